@@ -122,7 +122,8 @@ func (a *Agent) makeGuard(context.Context) error {
 		Recorder: a.recorders(),
 		Observer: a.metrics,
 		Logger:   a.logger,
-		Repair:   a.policy.Mode == policy.Enforce && a.policy.Memlock.Repair == policy.RepairPrlimit,
+		Repair: a.policy.Mode == policy.Enforce &&
+			a.policy.Memlock.Repair == policy.RepairPrlimit,
 		Interval: guardInterval,
 	})
 	return nil

@@ -55,7 +55,8 @@ func TestAgentFollowsALauncher(t *testing.T) {
 		t.Errorf("launchers %+v, want one that differs", launchers)
 	}
 	if code, _, _ := a.mooring("ps"); code != cli.ExitNotRunning {
-		t.Errorf("mooring ps after the agent's end: exit code %d, want %d", code, cli.ExitNotRunning)
+		t.Errorf("mooring ps after the agent's end: exit code %d, want %d", code,
+			cli.ExitNotRunning)
 	}
 }
 
@@ -118,12 +119,15 @@ func TestNewFails(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"no policy":       {func(c *Config) { c.Policy += "-missing" }, "policy.yaml-missing"},
-		"no tmpfs":        {func(c *Config) { c.Root = filepath.Dir(c.Policy) }, "mooring-agent prepare"},
-		"no cgroup v2":    {func(c *Config) { c.Cgroup = c.Root }, "cgroup"},
-		"no such index":   {func(c *Config) { c.PluginIndex = "9" }, "index"},
-		"no such address": {func(c *Config) { c.Listen = "127.0.0.1:none" }, `--listen "127.0.0.1:none"`},
-		"no kubeconfig":   {func(c *Config) { c.Kubeconfig = c.Policy + "-missing" }, "policy.yaml-missing"},
+		"no policy": {func(c *Config) { c.Policy += "-missing" }, "policy.yaml-missing"},
+		"no tmpfs": {func(c *Config) { c.Root = filepath.Dir(c.Policy) },
+			"mooring-agent prepare"},
+		"no cgroup v2":  {func(c *Config) { c.Cgroup = c.Root }, "cgroup"},
+		"no such index": {func(c *Config) { c.PluginIndex = "9" }, "index"},
+		"no such address": {func(c *Config) { c.Listen = "127.0.0.1:none" },
+			`--listen "127.0.0.1:none"`},
+		"no kubeconfig": {func(c *Config) { c.Kubeconfig = c.Policy + "-missing" },
+			"policy.yaml-missing"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,8 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mooring-agent",
 		Short: "Give VM launchers the memory-lock limit and cgroup settings that the policy allows",
-		Long: "Runs on every node, as a plugin of the container runtime (NRI). Ends on SIGTERM with\n" +
+		Long: "Runs on every node, as a plugin of the container runtime (NRI). Ends on SIGTERM " +
+			"with\n" +
 			"exit code 0; launchers continue undisturbed. A changed policy takes effect with a\n" +
 			"restart.",
 		Args: cobra.NoArgs,
@@ -42,7 +43,8 @@ func prepareCommand(config *Config) *cobra.Command {
 	return &cobra.Command{
 		Use:   "prepare",
 		Short: "Mount the bounded tmpfs at --root, unless it is mounted",
-		Long: "Mounts the bounded tmpfs at --root, unless it is mounted. Needs CAP_SYS_ADMIN in the\n" +
+		Long: "Mounts the bounded tmpfs at --root, unless it is mounted. Needs CAP_SYS_ADMIN " +
+			"in the\n" +
 			"node's mount namespace. The agent has no such right: run this before the agent.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return poddir.Mount(config.Root) },

@@ -59,7 +59,8 @@ func TestCommandErrors(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, err := execute(t, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := execute(t, tt.args...); err == nil ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
 		})

@@ -17,7 +17,8 @@ const (
 
 func writeRecord(t *testing.T, dir, name, uuid string) {
 	t.Helper()
-	record := fmt.Sprintf("<domstatus state='running' reason='booted' pid='7'><domain type='kvm'><name>%s</name><uuid>%s</uuid></domain></domstatus>", name, uuid)
+	record := fmt.Sprintf("<domstatus state='running' reason='booted' pid='7'><domain "+
+		"type='kvm'><name>%s</name><uuid>%s</uuid></domain></domstatus>", name, uuid)
 	if err := os.WriteFile(filepath.Join(dir, name+".xml"), []byte(record), 0o600); err != nil {
 		t.Fatal(err)
 	}

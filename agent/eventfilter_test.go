@@ -48,19 +48,28 @@ func TestEventFilterPasses(t *testing.T) {
 		events []bpf.Event
 		passed string // for each event: y or n
 	}{
-		"emulator":                  {[]bpf.Event{event(bpf.Fork, vm), event(bpf.Exec, vm), event(bpf.Move, vm)}, "yyy"},
-		"no emulator":               {[]bpf.Event{event(bpf.Fork, sh), event(bpf.Exec, sh), event(bpf.Move, sh)}, "nnn"},
-		"launcher":                  {[]bpf.Event{event(bpf.Fork, aLauncher()), event(bpf.Exec, aLauncher()), event(bpf.Move, aLauncher())}, "nnn"},
-		"executes something else":   {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exec, sh), event(bpf.Exec, sh), event(bpf.Move, sh)}, "yynn"},
-		"only known by its fork":    {[]bpf.Event{event(bpf.Fork, vm), event(bpf.Exec, sh)}, "yy"},
-		"moves between":             {[]bpf.Event{event(bpf.Move, vm), event(bpf.Move, sh), event(bpf.Exec, sh)}, "yny"},
-		"becomes one again":         {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exec, sh), event(bpf.Exec, vm), event(bpf.Exec, sh)}, "yyyy"},
-		"another with its number":   {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exec, reused)}, "yn"},
-		"emulator ends":             {[]bpf.Event{event(bpf.Exit, vm)}, "y"},
-		"launcher ends":             {[]bpf.Event{event(bpf.Exit, aLauncher())}, "y"},
-		"another ends":              {[]bpf.Event{event(bpf.Exit, sh)}, "n"},
-		"what was an emulator ends": {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exec, sh), event(bpf.Exit, sh)}, "yyn"},
-		"nothing after the end":     {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exit, vm), event(bpf.Exec, sh)}, "yyn"},
+		"emulator": {[]bpf.Event{event(bpf.Fork, vm), event(bpf.Exec, vm),
+			event(bpf.Move, vm)}, "yyy"},
+		"no emulator": {[]bpf.Event{event(bpf.Fork, sh), event(bpf.Exec, sh),
+			event(bpf.Move, sh)}, "nnn"},
+		"launcher": {[]bpf.Event{event(bpf.Fork, aLauncher()),
+			event(bpf.Exec, aLauncher()), event(bpf.Move, aLauncher())}, "nnn"},
+		"executes something else": {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exec, sh),
+			event(bpf.Exec, sh), event(bpf.Move, sh)}, "yynn"},
+		"only known by its fork": {[]bpf.Event{event(bpf.Fork, vm), event(bpf.Exec, sh)}, "yy"},
+		"moves between": {[]bpf.Event{event(bpf.Move, vm), event(bpf.Move, sh),
+			event(bpf.Exec, sh)}, "yny"},
+		"becomes one again": {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exec, sh),
+			event(bpf.Exec, vm), event(bpf.Exec, sh)}, "yyyy"},
+		"another with its number": {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exec, reused)},
+			"yn"},
+		"emulator ends": {[]bpf.Event{event(bpf.Exit, vm)}, "y"},
+		"launcher ends": {[]bpf.Event{event(bpf.Exit, aLauncher())}, "y"},
+		"another ends":  {[]bpf.Event{event(bpf.Exit, sh)}, "n"},
+		"what was an emulator ends": {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exec, sh),
+			event(bpf.Exit, sh)}, "yyn"},
+		"nothing after the end": {[]bpf.Event{event(bpf.Exec, vm), event(bpf.Exit, vm),
+			event(bpf.Exec, sh)}, "yyn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var f eventFilter
@@ -93,7 +102,8 @@ func TestEventFilterConverts(t *testing.T) {
 		"moved":                   {event(bpf.Move, anEmulator(7)), sightingOf(7)},
 		"executes something else": {event(bpf.Exec, aShell(7)), left},
 		"ended":                   {exit(bpf.ExitStatus{Code: 3}), ended},
-		"killed":                  {exit(bpf.ExitStatus{Signal: syscall.SIGSEGV, CoreDumped: true}), dumped},
+		"killed": {exit(bpf.ExitStatus{Signal: syscall.SIGSEGV, CoreDumped: true}),
+			dumped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var f eventFilter
@@ -116,13 +126,15 @@ func TestEventFilterForgetsEndedEmulators(t *testing.T) {
 	for pid := 100; pid < 1100; pid += 2 {
 		for _, e := range []bpf.Event{
 			event(bpf.Exec, anEmulator(pid)), event(bpf.Exit, anEmulator(pid)),
-			event(bpf.Fork, anEmulator(pid+1)), event(bpf.Exec, aShell(pid+1)), // neither event nor its end passes
+			// neither event nor its end passes
+			event(bpf.Fork, anEmulator(pid+1)), event(bpf.Exec, aShell(pid+1)),
 			event(bpf.Exec, aShell(pid)), event(bpf.Exit, aShell(pid)),
 		} {
 			f.sighting(&e)
 		}
 		if len(f.emulators) != 0 {
-			t.Fatalf("after process %d the filter holds %d emulators, want none", pid, len(f.emulators))
+			t.Fatalf("after process %d the filter holds %d emulators, want none", pid,
+				len(f.emulators))
 		}
 	}
 }

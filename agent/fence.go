@@ -33,10 +33,14 @@ func fenceCommand(config *Config, build buildinfo.Info, w io.Writer) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "fence",
 		Short: "Stop VMs whose launcher is gone, while the agent is away",
-		Long: "Runs beside the agent, as a unit of its own. It takes over when the agent is away for\n" +
-			"longer than the policy's lifecycle.fenceAfter. Then it stops VM processes whose launcher\n" +
-			"is proven gone, and no others: a VM whose launcher lives keeps running in any case. The\n" +
-			"fence needs no container runtime and no Kubernetes. It steps aside as soon as the agent\n" +
+		Long: "Runs beside the agent, as a unit of its own. It takes over when the agent is " +
+			"away for\n" +
+			"longer than the policy's lifecycle.fenceAfter. Then it stops VM processes whose " +
+			"launcher\n" +
+			"is proven gone, and no others: a VM whose launcher lives keeps running in any " +
+			"case. The\n" +
+			"fence needs no container runtime and no Kubernetes. It steps aside as soon as the " +
+			"agent\n" +
 			"is back.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,7 +67,8 @@ func runFence(ctx context.Context, config Config, build buildinfo.Info, w io.Wri
 		return fmt.Errorf("start the fence: %w", err)
 	}
 	f := newFence(config, p, logger, host.LinuxClock{})
-	logger.Info("the fence starts", "version", build.String(), "policy", config.Policy, "mode", p.Mode,
+	logger.Info("the fence starts", "version", build.String(), "policy", config.Policy,
+		"mode", p.Mode,
 		"after", p.Lifecycle.FenceAfter)
 	return f.run(ctx)
 }

@@ -56,7 +56,8 @@ func TestFenceRetries(t *testing.T) {
 		t.Errorf("%d attempts before the agent is away for more than a minute", r.attempts)
 	}
 	r.advance(t, 600)
-	if r.attempts < 10 || r.attempts > 18 { // after 1, 2, 4, 8, 16, 32 seconds, and then each minute
+	// after 1, 2, 4, 8, 16, 32 seconds, and then each minute
+	if r.attempts < 10 || r.attempts > 18 {
 		t.Errorf("%d attempts in ten minutes", r.attempts)
 	}
 	checkLines(t, r.log, 1, "the fence takes over", "no pins")

@@ -87,7 +87,8 @@ func TestFenceInCrashLoop(t *testing.T) {
 		r.advance(t, 7)
 	}
 	if r.attempts < 7*110 {
-		t.Errorf("%d attempts in 20 minutes without a working agent, want one in each second between",
+		t.Errorf("%d attempts in 20 minutes without a working agent, want one in each second "+
+			"between",
 			r.attempts)
 	}
 	defer r.startAgent(t)() // this one lives

@@ -10,7 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/cli"
 )
 
-const growable = "<domain type='kvm'><memory unit='GiB'>1</memory><vcpu>2</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>" +
+const growable = "<domain type='kvm'><memory unit='GiB'>1</memory><vcpu>2</vcpu><os><type " +
+	"arch='x86_64' machine='q35'>hvm</type></os>" +
 	"<features><acpi/></features><devices></devices></domain>"
 
 // Pods get the policy's capacities even before they have a launcher. So does `mooring
@@ -38,7 +39,8 @@ func TestHeadroomOfThePolicy(t *testing.T) {
 		!strings.Contains(out, "<size unit='KiB'>3145728</size>") {
 		t.Errorf("mooring domain prepare: %d\n%s%s", code, out, errOut)
 	}
-	if code, out, errOut := a.mooring("domain", "prepare", "--memory-capacity", "2048", file); code != cli.ExitOK || !strings.Contains(out, "<size unit='KiB'>1048576</size>") {
+	if code, out, errOut := a.mooring("domain", "prepare", "--memory-capacity", "2048",
+		file); code != cli.ExitOK || !strings.Contains(out, "<size unit='KiB'>1048576</size>") {
 		t.Errorf("mooring domain prepare --memory-capacity 2048: %d\n%s%s", code, out, errOut)
 	}
 }

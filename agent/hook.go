@@ -14,7 +14,8 @@ func usableHook(path string, logger *slog.Logger) string {
 		return ""
 	}
 	if err := checkHook(path); err != nil {
-		logger.Warn("launchers get no /run/mooring/hook until the agent is started with a usable --hook",
+		logger.Warn("launchers get no /run/mooring/hook until the agent is started with a usable "+
+			"--hook",
 			"error", err)
 		return ""
 	}

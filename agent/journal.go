@@ -49,7 +49,9 @@ func newJournal(root string, logger *slog.Logger) *journal {
 // Record implements [registry.Recorder].
 func (j *journal) Record(event agentapi.Event) {
 	if err := j.add(event); err != nil {
-		j.once.Do(func() { j.logger.Warn("the next agent will miss events of the fence", "error", err) })
+		j.once.Do(func() {
+			j.logger.Warn("the next agent will miss events of the fence", "error", err)
+		})
 	}
 }
 
@@ -129,7 +131,8 @@ func awaitUnlocked(path string) {
 		held, err := lockHeld(path)
 		return !held, err
 	}
-	_ = wait.PollUntilContextTimeout(context.Background(), time.Millisecond, time.Second, true, free)
+	_ = wait.PollUntilContextTimeout(context.Background(), time.Millisecond,
+		time.Second, true, free)
 }
 
 // consume reads a journal and removes it, even with broken lines.

@@ -13,7 +13,8 @@ import (
 
 func journaled(name string) agentapi.Event {
 	return agentapi.Event{
-		Time: time.Unix(1, 2).UTC(), Type: agentapi.Warning, Reason: agentapi.ReasonVMKilled, Message: "it\nended",
+		Time: time.Unix(1, 2).UTC(), Type: agentapi.Warning, Reason: agentapi.ReasonVMKilled,
+		Message: "it\nended",
 		Pod: agentapi.PodRef{Namespace: "vms",
 			Name: name}, Container: agentapi.ContainerRef{Name: "compute", PID: 7},
 	}
@@ -132,7 +133,8 @@ func TestAgentReportsEventsOfTheFence(t *testing.T) {
 			return strings.Contains(a.log.String(), "no connection to the container runtime")
 		})
 		_, page := a.get(t, "/metrics")
-		if got := strings.Count(page, `mooring_events_total{reason="VMKilled",type="Warning"} 1`); got != want {
+		if got := strings.Count(page,
+			`mooring_events_total{reason="VMKilled",type="Warning"} 1`); got != want {
 			t.Errorf("%d times in the metrics, want %d", got, want)
 		}
 		if err := a.stop(); err != nil {

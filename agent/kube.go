@@ -54,7 +54,8 @@ func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, lo
 func warnAboutAccounts(p *policy.Policy, logger *slog.Logger) {
 	for _, rule := range p.Rules {
 		if len(rule.ServiceAccounts) > 0 {
-			logger.Warn("rule names service accounts, which the agent cannot read without --kubeconfig: "+
+			logger.Warn("rule names service accounts, which the agent cannot read without "+
+				"--kubeconfig: "+
 				"it refuses every launcher that the rule matches", "rule", rule.Name)
 		}
 	}

@@ -144,14 +144,16 @@ func TestAgentWithKubernetes(t *testing.T) {
 // A restarted agent must know the pods before the runtime lists the launchers.
 func TestAgentWaitsForThePodsBeforeItConnects(t *testing.T) {
 	api := startAPIServer(t,
-		corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-vm-1", Namespace: "named", Name: "vm-1"}})
+		corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-vm-1", Namespace: "named",
+			Name: "vm-1"}})
 	config := testConfig(t)
 	config.Kubeconfig, config.NodeName, config.PodsTimeout = api.kubeconfig(t), "node-1", deadline
 	startRuntime(t, config.NRISocket)
 	a := start(t, config)
 	receive(t, api.listing, "the request for the pods")
 	if status, _ := a.connection.Status(); status.Phase != plugin.Disconnected {
-		t.Errorf("phase = %s before the pods are listed, want %s", status.Phase, plugin.Disconnected)
+		t.Errorf("phase = %s before the pods are listed, want %s", status.Phase,
+			plugin.Disconnected)
 	}
 	close(api.listed)
 	a.waitReady(t)

@@ -11,15 +11,17 @@ func TestNodeMemory(t *testing.T) {
 		content string
 		want    int64 // 0 for an error
 	}{
-		"as Linux has it": {"MemTotal:       16315252 kB\nMemFree:         1000 kB\n", 16315252 << 10},
-		"not first":       {"MemFree: 1 kB\nMemTotal: 2 kB\n", 2048},
-		"empty":           {"", 0},
-		"no number":       {"MemTotal: many kB\n", 0},
-		"too large":       {"MemTotal: 9223372036854775807 kB\n", 0},
+		"as Linux has it": {"MemTotal:       16315252 kB\nMemFree:         1000 kB\n",
+			16315252 << 10},
+		"not first": {"MemFree: 1 kB\nMemTotal: 2 kB\n", 2048},
+		"empty":     {"", 0},
+		"no number": {"MemTotal: many kB\n", 0},
+		"too large": {"MemTotal: 9223372036854775807 kB\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
-			if err := os.WriteFile(filepath.Join(proc, "meminfo"), []byte(test.content), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(proc, "meminfo"), []byte(test.content),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			got, err := nodeMemory(proc)

@@ -97,7 +97,8 @@ func TestPodSocket(t *testing.T) {
 	}
 	update := func(limit uint64) error {
 		_, err := runtime.UpdateContainer(context.Background(), &nri.UpdateContainerRequest{
-			Pod: l.pod, Container: l.ctr, LinuxResources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(int64(limit))}},
+			Pod: l.pod, Container: l.ctr, LinuxResources: &nri.LinuxResources{
+				Memory: &nri.LinuxMemory{Limit: nri.Int64(int64(limit))}},
 		})
 		return err
 	}
@@ -109,7 +110,8 @@ func TestPodSocket(t *testing.T) {
 		t.Errorf("update to the requirement: %v", err)
 	}
 
-	if code, out, errOut := a.mooring("resize", "vms/vm", "--vcpus", "4", "--kubeconfig="); code != cli.ExitOK {
+	if code, out, errOut := a.mooring("resize", "vms/vm", "--vcpus", "4", "--kubeconfig="); code !=
+		cli.ExitOK {
 		t.Errorf("mooring resize: %d %s%s", code, out, errOut)
 	}
 	if w, err := n.Desired(t.Context()); w.VCPUs != 4 || w.Limits.Memory != 2<<30 || err != nil {
@@ -118,7 +120,8 @@ func TestPodSocket(t *testing.T) {
 	if err := n.Report(t.Context(), podapi.Report{State: podapi.StateDone}); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := os.ReadFile(filepath.Join(config.Root, "pods", "uid-vm", "resize.json")); !strings.Contains(string(data), `"Done"`) {
+	if data, err := os.ReadFile(filepath.Join(config.Root, "pods", "uid-vm",
+		"resize.json")); !strings.Contains(string(data), `"Done"`) {
 		t.Errorf("the pod reads %s, %v", data, err)
 	}
 	if err := n.LowerLock(t.Context(), 2*mi); err != nil {

@@ -107,7 +107,8 @@ func (a *Agent) awaitPods(ctx context.Context) {
 	listed := func(context.Context) (bool, error) { return a.kube.pods.Synced(), nil }
 	err := wait.PollUntilContextTimeout(ctx, pollPeriod, a.config.PodsTimeout, true, listed)
 	if err != nil && ctx.Err() == nil {
-		a.logger.Warn("continuing without the list of pods; resizes of VMs, and launchers whose rule "+
+		a.logger.Warn("continuing without the list of pods; resizes of VMs, and launchers "+
+			"whose rule "+
 			"names service accounts, have to wait", "after", a.config.PodsTimeout)
 	}
 }

@@ -23,7 +23,8 @@ func startRuntime(t *testing.T, socket string) *adaptation.Adaptation {
 		return nil, nil
 	}
 	runtime, err := adaptation.New("testruntime", "v1.2.3", list, update,
-		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(none), adaptation.WithPluginConfigPath(none))
+		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(none),
+		adaptation.WithPluginConfigPath(none))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,14 +40,16 @@ func testPod(namespace, name string, annotations map[string]string) *nri.PodSand
 	for key, value := range annotations {
 		all[key] = value
 	}
-	return &nri.PodSandbox{Id: "sandbox-" + name, Uid: "uid-" + name, Namespace: namespace, Name: name,
+	return &nri.PodSandbox{Id: "sandbox-" + name, Uid: "uid-" + name, Namespace: namespace,
+		Name:        name,
 		Annotations: all}
 }
 
 func testContainer(pod *nri.PodSandbox) *nri.Container {
 	return &nri.Container{
 		Id: "0123456789-" + pod.GetName(), PodSandboxId: pod.GetId(), Name: "compute",
-		Linux: &nri.LinuxContainer{Resources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(4 << 30)}}},
+		Linux: &nri.LinuxContainer{
+			Resources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(4 << 30)}}},
 	}
 }
 

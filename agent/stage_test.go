@@ -29,6 +29,7 @@ func TestStage(t *testing.T) {
 		t.Error("the stage ended with its parent context")
 	}
 	if err := s.stop(); !errors.Is(err, broken) || !ended {
-		t.Errorf("stop = %v, ended %t; want the error of one task and the end of the other", err, ended)
+		t.Errorf("stop = %v, ended %t; want the error of one task and the end of the other", err,
+			ended)
 	}
 }

@@ -54,7 +54,8 @@ func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.L
 	}
 	registered, err := opened.Registered()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("track the processes of launchers: %w", err), opened.Close())
+		return nil, errors.Join(fmt.Errorf("track the processes of launchers: %w", err),
+			opened.Close())
 	}
 	t := &tracker{Tracker: opened, cgroup: c.Cgroup}
 	t.leftovers.reset(registered)
@@ -158,7 +159,8 @@ func (f *eventFilter) sighting(e *bpf.Event) (s supervisor.ProcessEvent, ok bool
 		s.Forked = e.Kind == bpf.Fork
 		return s, true
 	}
-	replaced := e.Kind == bpf.Exec && f.emulators[e.Process] // the emulator executes another program
+	// the emulator executes another program
+	replaced := e.Kind == bpf.Exec && f.emulators[e.Process]
 	if replaced {
 		delete(f.emulators, e.Process)
 	}

@@ -113,7 +113,8 @@ var cgroupFiles = sync.OnceValue(func() []CgroupFile {
 		{Name: "io.latency", grammar: ioLatency()},
 		{Name: "io.max", grammar: ioMax()},
 		{Name: "io.weight", grammar: ioWeight()},
-		{Name: "memory.high", grammar: byteLimit{lo: 64 << 10}}, // a page at least: 0 would stop the VM
+		// a page at least: 0 would stop the VM
+		{Name: "memory.high", grammar: byteLimit{lo: 64 << 10}},
 		{Name: "memory.low", Protection: true, grammar: byteLimit{}},
 		{Name: "memory.min", Protection: true, grammar: byteLimit{}},
 		{Name: "memory.oom.group", grammar: newFlag()},

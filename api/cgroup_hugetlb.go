@@ -21,7 +21,8 @@ func lookupHugetlb(name string) (f CgroupFile, ok bool) {
 		return CgroupFile{}, false
 	}
 	count, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil || count&(count-1) != 0 || count > 512 { // powers of two; the next is 1 of the larger unit
+	// powers of two; the next is 1 of the larger unit
+	if err != nil || count&(count-1) != 0 || count > 512 {
 		return CgroupFile{}, false
 	}
 	shift := map[string]int{"K": 10, "M": 20, "G": 30}[m[2]]

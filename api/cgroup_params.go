@@ -36,7 +36,8 @@ func ioMax() params {
 	rate := number{lo: 2, hi: math.MaxInt64, orMax: true}
 	operations := number{lo: 2, hi: math.MaxUint32 - 1, orMax: true}
 	return params{blockDevice, "8:16 rbps=100Mi wiops=120", []param{
-		{"rbps", rate, true}, {"wbps", rate, true}, {"riops", operations, false}, {"wiops", operations, false},
+		{"rbps", rate, true}, {"wbps", rate, true}, {"riops", operations, false},
+		{"wiops", operations, false},
 	}}
 }
 
@@ -59,7 +60,8 @@ func (g params) allowed() string {
 	for i, p := range g.pairs {
 		names[i] = p.name
 	}
-	return fmt.Sprintf("one device and one or more of %s, such as %q", strings.Join(names, ", "), g.example)
+	return fmt.Sprintf("one device and one or more of %s, such as %q", strings.Join(names, ", "),
+		g.example)
 }
 
 // normalize returns the pairs in the kernel's order.
@@ -136,7 +138,8 @@ func ioWeight() pair {
 }
 
 func miscMax() pair {
-	return pair{miscResource, number{lo: 0, hi: math.MaxInt64, orMax: true}, "", `"sev 10" or "sev max"`}
+	return pair{miscResource, number{lo: 0, hi: math.MaxInt64, orMax: true}, "",
+		`"sev 10" or "sev max"`}
 }
 
 func (g pair) allowed() string {

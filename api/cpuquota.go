@@ -68,7 +68,8 @@ func ParseCPUQuota(s string) (CPUQuota, error) {
 	}
 	n, ok := parseCount(strings.TrimSuffix(s, "%"), 1, MaxCPUPercent)
 	if !ok {
-		return CPUQuota{}, invalid(s, "want percent of one CPU between 1%% and %d%%, such as 150%%; two frequencies such as 1200/2400MHz; or %q",
+		return CPUQuota{}, invalid(s, "want percent of one CPU between 1%% and %d%%, such as "+
+			"150%%; two frequencies such as 1200/2400MHz; or %q",
 			MaxCPUPercent, quotaNone)
 	}
 	return CPUQuota{Percent: int(n)}, nil
@@ -79,7 +80,8 @@ func parseFrequency(s, pair string) (CPUQuota, error) {
 	m, ok := parseCount(vm, 1, MaxMHz)
 	h, known := parseCount(host, 1, MaxMHz)
 	if !ok || !known {
-		return CPUQuota{}, invalid(s, "want two frequencies between 1 and %d, of a vCPU and of the host's CPUs, such as 1200/2400MHz", MaxMHz)
+		return CPUQuota{}, invalid(s, "want two frequencies between 1 and %d, of a vCPU and of "+
+			"the host's CPUs, such as 1200/2400MHz", MaxMHz)
 	}
 	return CPUQuota{MHz: int(m), OfHost: int(h)}, nil
 }

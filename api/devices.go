@@ -9,7 +9,8 @@ import (
 // MaxDevices is the highest accepted count of one kind of device.
 const MaxDevices = 1024
 
-const wantDevices = "want a list such as vfio=2,vdpa=1,nvme=1,iommu, each word at most once, without spaces"
+const wantDevices = "want a list such as vfio=2,vdpa=1,nvme=1,iommu, each word at most once, " +
+	"without spaces"
 
 // Devices counts the passed-through devices that make QEMU lock the VM's memory. The fields are the
 // inputs of libvirt's own computation (qemuDomainGetMemLockLimitBytes).
@@ -67,7 +68,8 @@ func ParseDevices(s string) (Devices, error) {
 		}
 	}
 	if !d.Any() {
-		return Devices{}, invalid(s, "iommu says how devices are counted, and there is none: %s", wantDevices)
+		return Devices{}, invalid(s, "iommu says how devices are counted, and there is none: %s",
+			wantDevices)
 	}
 	return d, nil
 }
@@ -87,7 +89,8 @@ func (d *Devices) set(name, count string, counted bool) string {
 		}
 		n, ok := parseCount(count, 1, MaxDevices)
 		if !ok {
-			return fmt.Sprintf("%s takes a count between 1 and %d, such as %s=1", name, MaxDevices, name)
+			return fmt.Sprintf("%s takes a count between 1 and %d, such as %s=1", name,
+				MaxDevices, name)
 		}
 		*kind.count = int(n)
 		return ""

@@ -65,7 +65,8 @@ func joinFaults(faults []*InvalidError) error {
 // showKey returns a key as it is when Kubernetes would take it, else quoted.
 func showKey(key string) string {
 	plain := func(r rune) bool { return r > ' ' && r < 0x7f && r != '"' && r != '\\' }
-	if strings.IndexFunc(key, func(r rune) bool { return !plain(r) }) < 0 && len(key) <= 2*maxShown {
+	if strings.IndexFunc(key, func(r rune) bool { return !plain(r) }) < 0 &&
+		len(key) <= 2*maxShown {
 		return key
 	}
 	return Quote(key)

@@ -18,20 +18,30 @@ var fields = sync.OnceValue(func() []field {
 	return []field{
 		{RequiresLockKey, pointer(parseBool, func(r *Request) **bool { return &r.RequiresLock })},
 		{ValueKey, pointer(ParseLockable, func(r *Request) **Lockable { return &r.Value })},
-		{GuestMemoryKey, pointer(parsePositiveBytes[int64], func(r *Request) **int64 { return &r.GuestMemory })},
+		{GuestMemoryKey, pointer(parsePositiveBytes[int64], func(r *Request) **int64 {
+			return &r.GuestMemory
+		})},
 		{DevicesKey, value(ParseDevices, func(r *Request) *Devices { return &r.Devices })},
-		{GracePeriodKey, pointer(parseDuration, func(r *Request) **time.Duration { return &r.GracePeriod })},
-		{WatchdogKey, pointer(parseDuration, func(r *Request) **time.Duration { return &r.Watchdog })},
+		{GracePeriodKey, pointer(parseDuration, func(r *Request) **time.Duration {
+			return &r.GracePeriod
+		})},
+		{WatchdogKey, pointer(parseDuration, func(r *Request) **time.Duration {
+			return &r.Watchdog
+		})},
 		{DomainKey, value(parseDomain, func(r *Request) *string { return &r.Domain })},
 		{VCPUsKey, value(parseVCPUs, func(r *Request) *int { return &r.Size.VCPUs })},
-		{ResizeMemoryKey, value(parsePositiveBytes[Bytes], func(r *Request) *Bytes { return &r.Size.Memory })},
+		{ResizeMemoryKey, value(parsePositiveBytes[Bytes], func(r *Request) *Bytes {
+			return &r.Size.Memory
+		})},
 		{CPUQuotaKey, value(ParseCPUQuota, func(r *Request) *CPUQuota { return &r.Size.CPUQuota })},
 		{CPUSharesKey, value(parseCPUShares, func(r *Request) *int { return &r.Size.CPUShares })},
 	}
 })
 
 // value returns a setter for a part of the Request without a pointer.
-func value[T any](parse func(string) (T, error), part func(*Request) *T) func(*Request, string) error {
+func value[T any](
+	parse func(string) (T, error), part func(*Request) *T,
+) func(*Request, string) error {
 	return func(r *Request, s string) (err error) {
 		*part(r), err = parse(s)
 		return err
@@ -39,7 +49,9 @@ func value[T any](parse func(string) (T, error), part func(*Request) *T) func(*R
 }
 
 // pointer returns a setter for a part of the Request that is nil if not requested.
-func pointer[T any](parse func(string) (T, error), part func(*Request) **T) func(*Request, string) error {
+func pointer[T any](
+	parse func(string) (T, error), part func(*Request) **T,
+) func(*Request, string) error {
 	return func(r *Request, s string) error {
 		v, err := parse(s)
 		*part(r) = &v
@@ -61,7 +73,8 @@ func parseBool(s string) (bool, error) {
 // a whole.
 func lookupKey(base string) (podWide bool, err error) {
 	known := []string{LauncherKey, SidecarKey, APIVersionKey}
-	if slices.Contains(known, base) || slices.ContainsFunc(webhookFields(), func(f field) bool { return f.key == base }) {
+	if slices.Contains(known, base) ||
+		slices.ContainsFunc(webhookFields(), func(f field) bool { return f.key == base }) {
 		return true, nil
 	}
 	if file, ok := strings.CutSuffix(base, CgroupSuffix); ok {
@@ -73,5 +86,6 @@ func lookupKey(base string) (podWide bool, err error) {
 		}
 		known = append(known, f.key)
 	}
-	return false, invalid(base, "unknown key: want one of %s, <file>%s", strings.Join(known, ", "), CgroupSuffix)
+	return false, invalid(base, "unknown key: want one of %s, <file>%s", strings.Join(known, ", "),
+		CgroupSuffix)
 }

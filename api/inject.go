@@ -74,7 +74,9 @@ func RenderedResources(annotations map[string]string) (r Rendered, ok bool, err 
 }
 
 // ofPod reads a key that concerns the pod as a whole.
-func ofPod[T any](annotations map[string]string, base string, parse func(string) (T, error)) (v T, ok bool, err error) {
+func ofPod[T any](
+	annotations map[string]string, base string, parse func(string) (T, error),
+) (v T, ok bool, err error) {
 	key, text, ok, err := podWide(annotations, base)
 	if err != nil || !ok {
 		return v, false, err

@@ -32,10 +32,12 @@ func TestWebhookKeys(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	for key, values := range map[string][]string{
-		InjectSidecarKey:                        {"", "yes", "True"},
-		InjectPreStopKey:                        {"", "follow-limits"},
-		AddedKey:                                {"", "-1", "unlimited", "1e3"},
-		RenderedKey:                             {"", "{", "[]", `{"request":{}}`, `{"limits":{"pods":"1"}}`, `{"limits":{"cpu":"1"}}`, `{"limits":{"memory":"-1"}}`, "{}{}", "{} x"},
+		InjectSidecarKey: {"", "yes", "True"},
+		InjectPreStopKey: {"", "follow-limits"},
+		AddedKey:         {"", "-1", "unlimited", "1e3"},
+		RenderedKey: {"", "{", "[]", `{"request":{}}`,
+			`{"limits":{"pods":"1"}}`, `{"limits":{"cpu":"1"}}`, `{"limits":{"memory":"-1"}}`,
+			"{}{}", "{} x"},
 		RenderedKey + "/container.compute":      {"{}"},
 		InjectSidecarKey + "/container.compute": {"true"},
 	} {
@@ -49,14 +51,25 @@ func TestWebhookKeys(t *testing.T) {
 }
 
 func TestInjectErrors(t *testing.T) {
-	wrong := map[string]string{InjectSidecarKey: "yes", InjectPreStopKey: "yes", AddedKey: "x", RenderedKey: "x"}
+	wrong := map[string]string{InjectSidecarKey: "yes", InjectPreStopKey: "yes", AddedKey: "x",
+		RenderedKey: "x"}
 	for key, read := range map[string]func() (bool, error){
-		InjectSidecarKey: func() (bool, error) { _, ok, err := InjectSidecar(wrong); return ok, err },
-		InjectPreStopKey: func() (bool, error) { _, ok, err := InjectPreStop(wrong); return ok, err },
-		AddedKey:         func() (bool, error) { _, ok, err := Added(wrong); return ok, err },
-		RenderedKey:      func() (bool, error) { _, ok, err := RenderedResources(wrong); return ok, err },
+		InjectSidecarKey: func() (bool, error) {
+			_, ok, err := InjectSidecar(wrong)
+			return ok, err
+		},
+		InjectPreStopKey: func() (bool, error) {
+			_, ok, err := InjectPreStop(wrong)
+			return ok, err
+		},
+		AddedKey: func() (bool, error) { _, ok, err := Added(wrong); return ok, err },
+		RenderedKey: func() (bool, error) {
+			_, ok, err := RenderedResources(wrong)
+			return ok, err
+		},
 	} {
-		if ok, err := read(); ok || err == nil || !strings.Contains(err.Error(), "annotation "+key+": ") {
+		if ok, err := read(); ok || err == nil ||
+			!strings.Contains(err.Error(), "annotation "+key+": ") {
 			t.Errorf("%s: got %v, %v", key, ok, err)
 		}
 	}
@@ -70,7 +83,9 @@ func TestRenderedReadsBack(t *testing.T) {
 			}
 			return nil
 		}
-		amounts := func() Amounts { return Amounts{CPU: amount("cpu", MaxMilliCPU), Memory: amount("memory", 1<<62)} }
+		amounts := func() Amounts {
+			return Amounts{CPU: amount("cpu", MaxMilliCPU), Memory: amount("memory", 1<<62)}
+		}
 		want := Rendered{Requests: amounts(), Limits: amounts()}
 		if got, err := ParseRendered(want.String()); err != nil || !cmp.Equal(want, got) {
 			t.Fatalf("%s: got %+v, %v", want, got, err)

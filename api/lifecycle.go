@@ -35,7 +35,8 @@ func parseDomain(s string) (string, error) {
 	case s == "" || len(s) > maxDomainName || strings.ContainsFunc(s, odd),
 		strings.TrimSpace(s) != s, s == ".", s == "..":
 		return "", invalid(s, "want a libvirt domain's UUID or name: "+
-			"1 to %d bytes, printable, without slash and without space at either end", maxDomainName)
+			"1 to %d bytes, printable, without slash and without space at either end",
+			maxDomainName)
 	}
 	return s, nil
 }
@@ -43,7 +44,8 @@ func parseDomain(s string) (string, error) {
 // checkContainerName checks that s can be the name of a container in Kubernetes.
 func checkContainerName(s string) error {
 	if len(validation.IsDNS1123Label(s)) > 0 {
-		return invalid(s, "want a container's name: 1 to 63 of a-z, 0-9 and -, with a letter or digit at either end")
+		return invalid(s, "want a container's name: 1 to 63 of a-z, 0-9 and -, with a letter or "+
+			"digit at either end")
 	}
 	return nil
 }

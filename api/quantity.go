@@ -38,8 +38,10 @@ func ParseBytes(s string) (Bytes, error) {
 		return 0, invalid(s, wantQuantity)
 	}
 	// ParseQuantity caps binary units at MaxInt64, so MaxInt64 may stand for more.
-	if q.CmpInt64(math.MaxInt64) > 0 || q.CmpInt64(math.MaxInt64) == 0 && strings.HasSuffix(s, "i") {
-		return 0, invalid(s, "too large: want at most %d bytes, just under 8Ei", int64(math.MaxInt64))
+	if q.CmpInt64(math.MaxInt64) > 0 || q.CmpInt64(math.MaxInt64) == 0 &&
+		strings.HasSuffix(s, "i") {
+		return 0, invalid(s, "too large: want at most %d bytes, just under 8Ei",
+			int64(math.MaxInt64))
 	}
 	n := q.Value() // rounds up
 	if q.CmpInt64(n) != 0 {

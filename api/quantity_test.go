@@ -17,11 +17,14 @@ func hostileQuantities() []string {
 		"", " ", "4Gi ", " 4Gi", "4 Gi", "\t4Gi", "4Gi\n", "4Gi\x00",
 		"-1", "-4Gi", "+4Gi", "--4", "−4Gi",
 		"1e3", "1E3", "1e30", "1e-3", "1e", "0x10", "0b1", "1_000", "1,000", "1'000",
-		"1m", "1000m", "1u", "1n", "0.5", "0.1Gi", "1.5", ".5Gi", "5.Gi", "1..5Gi", "0.9999999999999",
+		"1m", "1000m", "1u", "1n", "0.5", "0.1Gi", "1.5", ".5Gi", "5.Gi", "1..5Gi",
+		"0.9999999999999",
 		"4gi", "4GI", "4Gb", "16Gb", "4GiB", "4g", "4K", "4i", "Gi", "4Gi4", "4 GiB", "4Gi;", "4%",
-		"8Ei", "8.0Ei", "9223372036854775808", "9223372036854775807Ki", "99999999999999999999", "10E",
+		"8Ei", "8.0Ei", "9223372036854775808", "9223372036854775807Ki", "99999999999999999999",
+		"10E",
 		strings.Repeat("9", 4096), strings.Repeat("0", 64) + "1", "1" + strings.Repeat("0", 64),
-		"unlimitted", "Unlimited", "UNLIMITED", "infinity", "inf", "NaN", "nan", "max", "none", "null", "true",
+		"unlimitted", "Unlimited", "UNLIMITED", "infinity", "inf", "NaN", "nan", "max", "none",
+		"null", "true",
 		"٤Gi", "\uff14Gi", "४", "Ⅳ", "4\u200bGi", "\ufeff4Gi", "4\u0131", "\xff\xfe", "💾",
 		"$(id)", "../../etc", "{}", "[]", `"4Gi"`, "4Gi,4Gi",
 	}
@@ -29,8 +32,10 @@ func hostileQuantities() []string {
 
 func TestParseBytes(t *testing.T) {
 	for in, want := range map[string]Bytes{
-		"0": 0, "0Gi": 0, "1": 1, "007": 7, "1000": 1000, "1k": 1000, "500M": 500e6, "1G": 1e9, "2T": 2e12, "3P": 3e15, "9E": 9e18,
-		"1Ki": 1 << 10, "4Mi": 4 << 20, "4Gi": 4 << 30, "4.0Gi": 4 << 30, "1.5Gi": 3 << 29, "0.5Ki": 512, "0.001k": 1,
+		"0": 0, "0Gi": 0, "1": 1, "007": 7, "1000": 1000, "1k": 1000, "500M": 500e6, "1G": 1e9,
+		"2T": 2e12, "3P": 3e15, "9E": 9e18,
+		"1Ki": 1 << 10, "4Mi": 4 << 20, "4Gi": 4 << 30, "4.0Gi": 4 << 30, "1.5Gi": 3 << 29,
+		"0.5Ki": 512, "0.001k": 1,
 		"1Ti": 1 << 40, "1Pi": 1 << 50, "7Ei": 7 << 60, "7.5Ei": 15 << 59,
 		"9223372036854775807": math.MaxInt64, "9007199254740991.5Ki": math.MaxInt64 - 511,
 	} {
@@ -77,7 +82,8 @@ func TestParseBytesSaysWhatIsTooLarge(t *testing.T) {
 
 func TestBytesString(t *testing.T) {
 	for b, want := range map[Bytes]string{
-		0: "0", 1: "1", 1000: "1k", 1025: "1025", 1024: "1Ki", 4 << 30: "4Gi", 3 << 29: "1536Mi", math.MaxInt64: "9223372036854775807",
+		0: "0", 1: "1", 1000: "1k", 1025: "1025", 1024: "1Ki", 4 << 30: "4Gi", 3 << 29: "1536Mi",
+		math.MaxInt64: "9223372036854775807",
 	} {
 		if got := b.String(); got != want {
 			t.Errorf("Bytes(%d).String() = %q, want %q", int64(b), got, want)
@@ -97,7 +103,8 @@ func TestBytesRoundTrip(t *testing.T) {
 }
 
 func FuzzParseBytes(f *testing.F) {
-	for _, s := range append(hostileQuantities(), "4Gi", "1.5Gi", "0", "9E", "9223372036854775807") {
+	for _, s := range append(hostileQuantities(), "4Gi", "1.5Gi", "0", "9E",
+		"9223372036854775807") {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

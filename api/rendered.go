@@ -22,7 +22,8 @@ type Amounts struct {
 // MaxMilliCPU is more CPU, in thousandths, than any machine has.
 const MaxMilliCPU = 1000 * 1000 * MaxVCPUs
 
-const wantRendered = `want the webhook's own JSON, such as {"requests":{"cpu":"100m","memory":"2Gi"},"limits":{}}`
+const wantRendered = `want the webhook's own JSON, such as ` +
+	`{"requests":{"cpu":"100m","memory":"2Gi"},"limits":{}}`
 
 // String returns the annotation value. [ParseRendered] reads it back to the same amounts.
 func (r Rendered) String() string {

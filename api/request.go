@@ -35,7 +35,8 @@ type CgroupSetting struct {
 // quantities ("1Gi"). Other values stay as they are.
 func (s CgroupSetting) Quantity() string {
 	n, err := strconv.ParseInt(s.Value, 10, 64)
-	if err != nil || !strings.HasPrefix(s.File, "memory.") && !strings.HasPrefix(s.File, "hugetlb.") {
+	if err != nil || !strings.HasPrefix(s.File, "memory.") &&
+		!strings.HasPrefix(s.File, "hugetlb.") {
 		return s.Value
 	}
 	return Bytes(n).String()
@@ -123,10 +124,13 @@ func (p *parser) checkKeys() {
 
 // checkNames checks the keys with container names. A launcher is not its own sidecar.
 func (p *parser) checkNames() {
-	p.read(field{LauncherKey, func(_ *Request, name string) error { return checkContainerName(name) }})
+	p.read(field{LauncherKey, func(_ *Request, name string) error {
+		return checkContainerName(name)
+	}})
 	p.read(field{SidecarKey, func(_ *Request, name string) error {
 		if name == p.container {
-			return invalid(name, "is the launcher: want the name of another container, which runs mooring-shim")
+			return invalid(name, "is the launcher: want the name of another container, which "+
+				"runs mooring-shim")
 		}
 		return checkContainerName(name)
 	}})
@@ -177,7 +181,8 @@ func checkVersion(annotations map[string]string) error {
 		return keyed(key, version, invalid(version, "want %q", APIVersion))
 	case ok && version != APIVersion:
 		return keyed(key, version, invalid(version, "this node understands %s; "+
-			"the annotations were written for another version, perhaps by a newer webhook", APIVersion))
+			"the annotations were written for another version, perhaps by a newer webhook",
+			APIVersion))
 	}
 	return nil
 }

@@ -25,11 +25,17 @@ func annotationLines(text string) map[string]string {
 
 func FuzzParse(f *testing.F) {
 	f.Add("value.memlock.mooring.dev=1Gi\nrequires-lock.memlock.mooring.dev=true", "compute")
-	f.Add("devices.memlock.mooring.dev=vfio=2,iommu\nguest-memory.memlock.mooring.dev/pod=1e30", "compute")
-	f.Add("memory.high.cgroup.mooring.dev=9Gi\nio.max.cgroup.mooring.dev/container.compute=8:16 rbps=1Mi", "compute")
-	f.Add("launcher.mooring.dev=compute\napi-version.mooring.dev=v1alpha1\nvcpus.resize.mooring.dev=4\ncpu-quota.resize.mooring.dev=none\ncpu-shares.resize.mooring.dev=200", "")
-	f.Add("grace-period.lifecycle.mooring.dev=90s\nwatchdog.lifecycle.mooring.dev=1m\ndomain.lifecycle.mooring.dev=vm", "a/b")
-	f.Add("memory.resize.mooring.dev=-1\n/=\n.mooring.dev=\nmooring.dev/container.=\nVALUE.MEMLOCK.MOORING.DEV/pod=1", "\xff")
+	f.Add("devices.memlock.mooring.dev=vfio=2,iommu\nguest-memory.memlock.mooring.dev/pod=1e30",
+		"compute")
+	f.Add("memory.high.cgroup.mooring.dev=9Gi\nio.max.cgroup.mooring.dev/container.compute=8:16 "+
+		"rbps=1Mi", "compute")
+	f.Add("launcher.mooring.dev=compute\napi-version.mooring.dev=v1alpha1\n"+
+		"vcpus.resize.mooring.dev=4\ncpu-quota.resize.mooring.dev=none\n"+
+		"cpu-shares.resize.mooring.dev=200", "")
+	f.Add("grace-period.lifecycle.mooring.dev=90s\nwatchdog.lifecycle.mooring.dev=1m\n"+
+		"domain.lifecycle.mooring.dev=vm", "a/b")
+	f.Add("memory.resize.mooring.dev=-1\n/=\n.mooring.dev=\nmooring.dev/container.=\n"+
+		"VALUE.MEMLOCK.MOORING.DEV/pod=1", "\xff")
 	f.Fuzz(func(t *testing.T, text, container string) {
 		annotations := annotationLines(text)
 		before := maps.Clone(annotations)
@@ -80,9 +86,13 @@ func canonical(r Request) map[string]string {
 			a[key] = value()
 		}
 	}
-	set(RequiresLockKey, r.RequiresLock != nil, func() string { return map[bool]string{true: "true", false: "false"}[*r.RequiresLock] })
+	set(RequiresLockKey, r.RequiresLock != nil, func() string {
+		return map[bool]string{true: "true", false: "false"}[*r.RequiresLock]
+	})
 	set(ValueKey, r.Value != nil, func() string { return r.Value.String() })
-	set(GuestMemoryKey, r.GuestMemory != nil, func() string { return Bytes(*r.GuestMemory).String() })
+	set(GuestMemoryKey, r.GuestMemory != nil, func() string {
+		return Bytes(*r.GuestMemory).String()
+	})
 	set(DevicesKey, r.Devices.Any(), func() string { return r.Devices.String() })
 	set(GracePeriodKey, r.GracePeriod != nil, func() string { return r.GracePeriod.String() })
 	set(WatchdogKey, r.Watchdog != nil, func() string { return r.Watchdog.String() })
@@ -97,16 +107,20 @@ func canonical(r Request) map[string]string {
 // Effective does not call NRI's function, so that users of this package do not depend on NRI.
 func TestPrecedenceIsNRIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		scopes := rapid.SliceOf(rapid.SampledFrom([]string{"", "/pod", "/container.a", "/container.b", "/container."})).Draw(t, "scopes")
+		scopes := rapid.SliceOf(rapid.SampledFrom([]string{"", "/pod", "/container.a",
+			"/container.b", "/container."})).Draw(t, "scopes")
 		annotations := map[string]string{}
 		for _, scope := range scopes {
 			annotations[ValueKey+scope] = "at" + scope
 		}
 		container := rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(t, "container")
 		key, value, ok := Effective(annotations, ValueKey, container)
-		nriValue, nriOK := plugin.GetEffectiveAnnotation(&nri.PodSandbox{Annotations: annotations}, ValueKey, container)
-		if value != nriValue || ok != nriOK || ok != (key != "") || ok && annotations[key] != value {
-			t.Fatalf("%v for %q: key %q, value %q, %v, want as NRI %q, %v", annotations, container, key, value, ok, nriValue, nriOK)
+		nriValue, nriOK := plugin.GetEffectiveAnnotation(&nri.PodSandbox{Annotations: annotations},
+			ValueKey, container)
+		if value != nriValue || ok != nriOK || ok != (key != "") || ok &&
+			annotations[key] != value {
+			t.Fatalf("%v for %q: key %q, value %q, %v, want as NRI %q, %v", annotations, container,
+				key, value, ok, nriValue, nriOK)
 		}
 	})
 }

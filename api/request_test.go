@@ -16,29 +16,41 @@ func TestParse(t *testing.T) {
 		annotations map[string]string
 		want        Request
 	}{
-		"no keys":      {nil, Request{}},
-		"foreign keys": {map[string]string{"example.org/x": "-1", "notmooring.dev": "1", "mooring.dev.example.org/x": "1"}, Request{}},
+		"no keys": {nil, Request{}},
+		"foreign keys": {map[string]string{"example.org/x": "-1", "notmooring.dev": "1",
+			"mooring.dev.example.org/x": "1"}, Request{}},
 		"everything": {map[string]string{
-			LauncherKey: "compute", APIVersionKey: "v1alpha1", RequiresLockKey: "true", ValueKey: "1Gi", GuestMemoryKey: "1Gi",
-			DevicesKey: "vfio=2,iommu", GracePeriodKey: "1m", WatchdogKey: "60s", DomainKey: "vm-1", VCPUsKey: "4",
+			LauncherKey: "compute", APIVersionKey: "v1alpha1", RequiresLockKey: "true",
+			ValueKey: "1Gi", GuestMemoryKey: "1Gi",
+			DevicesKey: "vfio=2,iommu", GracePeriodKey: "1m", WatchdogKey: "60s", DomainKey: "vm-1",
+			VCPUsKey:        "4",
 			ResizeMemoryKey: "1Gi", CPUQuotaKey: "150%", CPUSharesKey: "200",
-			"memory.high.cgroup.mooring.dev": "9Gi", "hugetlb.2MB.max.cgroup.mooring.dev": "2Mi", "io.weight.cgroup.mooring.dev": "50",
+			"memory.high.cgroup.mooring.dev": "9Gi", "hugetlb.2MB.max.cgroup.mooring.dev": "2Mi",
+			"io.weight.cgroup.mooring.dev": "50",
 		}, Request{
-			RequiresLock: &yes, Value: &Lockable{Bytes: gib}, GuestMemory: &gib, Devices: Devices{VFIO: 2, IOMMU: true},
+			RequiresLock: &yes, Value: &Lockable{Bytes: gib}, GuestMemory: &gib,
+			Devices:     Devices{VFIO: 2, IOMMU: true},
 			GracePeriod: &minute, Watchdog: &minute, Domain: "vm-1",
-			Size:   Size{VCPUs: 4, Memory: 1 << 30, CPUQuota: CPUQuota{Percent: 150}, CPUShares: 200},
-			Cgroup: []CgroupSetting{{"hugetlb.2MB.max", "2097152"}, {"io.weight", "default 50"}, {"memory.high", "9663676416"}},
+			Size: Size{VCPUs: 4, Memory: 1 << 30, CPUQuota: CPUQuota{Percent: 150},
+				CPUShares: 200},
+			Cgroup: []CgroupSetting{{"hugetlb.2MB.max", "2097152"}, {"io.weight", "default 50"},
+				{"memory.high", "9663676416"}},
 		}},
 		"container before pod before bare": {map[string]string{
 			ValueKey: "1Ki", ValueKey + "/pod": "2Ki", ValueKey + "/container.compute": "1Gi",
 			VCPUsKey: "2", VCPUsKey + "/pod": "4",
-			"pids.max.cgroup.mooring.dev": "1", "pids.max.cgroup.mooring.dev/pod": "2", "pids.max.cgroup.mooring.dev/container.compute": "3",
-		}, Request{Value: &Lockable{Bytes: gib}, Size: Size{VCPUs: 4}, Cgroup: []CgroupSetting{{"pids.max", "3"}}}},
+			"pids.max.cgroup.mooring.dev": "1", "pids.max.cgroup.mooring.dev/pod": "2",
+			"pids.max.cgroup.mooring.dev/container.compute": "3",
+		}, Request{Value: &Lockable{Bytes: gib}, Size: Size{VCPUs: 4},
+			Cgroup: []CgroupSetting{{"pids.max", "3"}}}},
 		"values of other containers do not matter": {map[string]string{
-			ValueKey + "/container.sidecar": "garbage", "memory.high.cgroup.mooring.dev/container.sidecar": "-1", DevicesKey + "/pod": "vfio=1",
+			ValueKey + "/container.sidecar":                    "garbage",
+			"memory.high.cgroup.mooring.dev/container.sidecar": "-1", DevicesKey + "/pod": "vfio=1",
 		}, Request{Devices: Devices{VFIO: 1}}},
-		"values that lose do not matter": {map[string]string{ValueKey: "garbage", ValueKey + "/pod": "1Gi"}, Request{Value: &Lockable{Bytes: gib}}},
-		"unlimited":                      {map[string]string{ValueKey: "unlimited"}, Request{Value: &Lockable{Unlimited: true}}},
+		"values that lose do not matter": {map[string]string{ValueKey: "garbage",
+			ValueKey + "/pod": "1Gi"}, Request{Value: &Lockable{Bytes: gib}}},
+		"unlimited": {map[string]string{ValueKey: "unlimited"},
+			Request{Value: &Lockable{Unlimited: true}}},
 	} {
 		got, err := Parse(c.annotations, "compute")
 		if err != nil {
@@ -80,7 +92,8 @@ func refusedByValue() []refusal {
 		{LauncherKey, strings.Repeat("x", 64), "want a container's name"},
 		{SidecarKey, "", "want a container's name"},
 		{SidecarKey, "compute", "is the launcher: want the name of another container"},
-		{"memory.high.cgroup.mooring.dev", "1e30", `want a quantity such as 9Gi of at least 64Ki, or "max"`},
+		{"memory.high.cgroup.mooring.dev", "1e30",
+			`want a quantity such as 9Gi of at least 64Ki, or "max"`},
 		{"memory.high.cgroup.mooring.dev", "", "want a quantity"},
 	}
 }
@@ -88,8 +101,10 @@ func refusedByValue() []refusal {
 func refusedByKey() []refusal {
 	long := strings.Repeat("x", MaxScopedContainerName+1)
 	return []refusal{
-		{SidecarKey + "/container.compute", "shim", "concerns the pod as a whole: want sidecar.mooring.dev or sidecar.mooring.dev/pod"},
-		{LauncherKey + "/container.compute", "compute", "concerns the pod as a whole: want launcher.mooring.dev or launcher.mooring.dev/pod"},
+		{SidecarKey + "/container.compute", "shim", "concerns the pod as a whole: want " +
+			"sidecar.mooring.dev or sidecar.mooring.dev/pod"},
+		{LauncherKey + "/container.compute", "compute", "concerns the pod as a whole: want " +
+			"launcher.mooring.dev or launcher.mooring.dev/pod"},
 		{"memory.max.cgroup.mooring.dev", "9Gi", "belongs to kubelet"},
 		{"memory.hihg.cgroup.mooring.dev", "9Gi", "unknown cgroup file: want one of cpu.idle, "},
 		{".cgroup.mooring.dev", "9Gi", "unknown cgroup file"},
@@ -101,7 +116,8 @@ func refusedByKey() []refusal {
 		{"x.mooring.dev/value.memlock.mooring.dev", "1", "unknown key"},
 		{"Value.memlock.mooring.dev", "1Gi", "unknown key"},
 		{"value.memlock.MOORING.dev", "1Gi", "unknown key"},
-		{ValueKey + "/", "1Gi", "unknown scope: want value.memlock.mooring.dev, value.memlock.mooring.dev/pod or"},
+		{ValueKey + "/", "1Gi", "unknown scope: want value.memlock.mooring.dev, " +
+			"value.memlock.mooring.dev/pod or"},
 		{ValueKey + "/Pod", "1Gi", "unknown scope"},
 		{ValueKey + "/pods", "1Gi", "unknown scope"},
 		{ValueKey + "/compute", "1Gi", "unknown scope"},
@@ -111,7 +127,8 @@ func refusedByKey() []refusal {
 		{ValueKey + "/container.Compute", "1Gi", "want a container's name"},
 		{ValueKey + "/container.a/b", "1Gi", "want a container's name"},
 		{ValueKey + "/container.größe", "1Gi", "want a container's name"},
-		{ValueKey + "/container." + long, "1Gi", "over 53 characters do not fit a key: use value.memlock.mooring.dev/pod"},
+		{ValueKey + "/container." + long, "1Gi", "over 53 characters do not fit a key: use " +
+			"value.memlock.mooring.dev/pod"},
 		{"pids.max.cgroup.mooring.dev/" + long, "1", "unknown scope"},
 	}
 }
@@ -120,8 +137,10 @@ func TestParseRefuses(t *testing.T) {
 	for _, c := range append(refusedByValue(), refusedByKey()...) {
 		got, err := Parse(map[string]string{c.key: c.value, "example.org/other": "-1"}, "compute")
 		invalid, ok := errors.AsType[*InvalidError](err)
-		if !ok || invalid.Key != c.key || invalid.Value != c.value || !strings.Contains(invalid.Allowed, c.allowed) {
-			t.Errorf("%s: %q: got %v, want the key, the value and %q", c.key, c.value, err, c.allowed)
+		if !ok || invalid.Key != c.key || invalid.Value != c.value ||
+			!strings.Contains(invalid.Allowed, c.allowed) {
+			t.Errorf("%s: %q: got %v, want the key, the value and %q", c.key, c.value,
+				err, c.allowed)
 		}
 		if diff := cmp.Diff(Request{}, got); diff != "" {
 			t.Errorf("%s: %q: a Request beside the error: %s", c.key, c.value, diff)
@@ -142,7 +161,8 @@ func TestParseTakesLongestContainerName(t *testing.T) {
 }
 
 func TestParseReportsAllFaults(t *testing.T) {
-	_, err := Parse(map[string]string{ValueKey: "x", "b.mooring.dev": "1", VCPUsKey + "/container.other/": "0", DevicesKey: "vfio"}, "compute")
+	_, err := Parse(map[string]string{ValueKey: "x", "b.mooring.dev": "1",
+		VCPUsKey + "/container.other/": "0", DevicesKey: "vfio"}, "compute")
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		t.Fatalf("got %v, want joined errors", err)
@@ -153,14 +173,16 @@ func TestParseReportsAllFaults(t *testing.T) {
 			keys = append(keys, invalid.Key)
 		}
 	}
-	if diff := cmp.Diff([]string{"b.mooring.dev", DevicesKey, ValueKey, VCPUsKey + "/container.other/"}, keys); diff != "" {
+	if diff := cmp.Diff([]string{"b.mooring.dev", DevicesKey, ValueKey,
+		VCPUsKey + "/container.other/"}, keys); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
 // A pod may have 256 KiB of annotations, but the error must fit a message to the runtime.
 func TestParseErrorIsShortAndPrintable(t *testing.T) {
-	annotations := map[string]string{ValueKey: strings.Repeat("\x1b[31m\u202e", 10000), strings.Repeat("\x00", 10000) + Suffix: "x"}
+	annotations := map[string]string{ValueKey: strings.Repeat("\x1b[31m\u202e", 10000),
+		strings.Repeat("\x00", 10000) + Suffix: "x"}
 	for i := range 10000 {
 		annotations[fmt.Sprintf("k%d.mooring.dev", i)] = "x"
 	}
@@ -184,8 +206,10 @@ func TestParseVersion(t *testing.T) {
 		{APIVersionKey, "v1alpha1 ", "this node understands"},
 		{APIVersionKey + "/container.compute", "v1alpha1", "concerns the pod as a whole"},
 	} {
-		_, err := Parse(map[string]string{c.key: c.value, "brand-new.mooring.dev": "x", ValueKey: "half of it"}, "compute")
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "unknown key") {
+		_, err := Parse(map[string]string{c.key: c.value, "brand-new.mooring.dev": "x",
+			ValueKey: "half of it"}, "compute")
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "unknown key") {
 			t.Errorf("%s: %q: got %v, want only %q", c.key, c.value, err, c.want)
 		}
 	}
@@ -201,12 +225,15 @@ func TestLauncher(t *testing.T) {
 		{map[string]string{ValueKey: "1"}, "", false, false},
 		{map[string]string{LauncherKey: "compute"}, "compute", true, false},
 		{map[string]string{LauncherKey: "a", LauncherKey + "/pod": "b"}, "b", true, false},
-		{map[string]string{LauncherKey: strings.Repeat("x", 63)}, strings.Repeat("x", 63), true, false},
+		{map[string]string{LauncherKey: strings.Repeat("x", 63)}, strings.Repeat("x", 63),
+			true, false},
 		{map[string]string{LauncherKey: ""}, "", false, true},
 		{map[string]string{LauncherKey: "com pute"}, "", false, true},
-		{map[string]string{LauncherKey: "compute", LauncherKey + "/container.compute": "true"}, "", false, true},
+		{map[string]string{LauncherKey: "compute", LauncherKey + "/container.compute": "true"}, "",
+			false, true},
 		{map[string]string{LauncherKey + "/container.": "compute"}, "", false, true},
-		{map[string]string{LauncherKey: "compute", "bad.mooring.dev": "x", APIVersionKey: "v9"}, "compute", true, false},
+		{map[string]string{LauncherKey: "compute", "bad.mooring.dev": "x", APIVersionKey: "v9"},
+			"compute", true, false},
 	} {
 		got, ok, err := Launcher(c.annotations)
 		if got != c.want || ok != c.ok || (err != nil) != c.refused {
@@ -216,7 +243,8 @@ func TestLauncher(t *testing.T) {
 		for key, value := range c.annotations {
 			sidecar[strings.Replace(key, LauncherKey, SidecarKey, 1)] = value
 		}
-		if got, ok, err := Sidecar(sidecar); got != c.want || ok != c.ok || (err != nil) != c.refused {
+		if got, ok, err := Sidecar(sidecar); got != c.want || ok != c.ok ||
+			(err != nil) != c.refused {
 			t.Errorf("Sidecar(%v) = %q, %v, %v", sidecar, got, ok, err)
 		}
 	}
@@ -224,8 +252,10 @@ func TestLauncher(t *testing.T) {
 
 func TestRelevant(t *testing.T) {
 	for key, want := range map[string]bool{
-		ValueKey: true, ValueKey + "/pod": true, "typo.mooring.dev": true, "mooring.dev/x": true, "X.Mooring.Dev": true,
-		"": false, "mooring.development": false, "amooring.dev": false, "example.org/mooring.dev": false, "mooring.dev.example.org/x": false,
+		ValueKey: true, ValueKey + "/pod": true, "typo.mooring.dev": true, "mooring.dev/x": true,
+		"X.Mooring.Dev": true,
+		"":              false, "mooring.development": false, "amooring.dev": false,
+		"example.org/mooring.dev": false, "mooring.dev.example.org/x": false,
 		"required-plugins.noderesource.dev": false,
 	} {
 		if got := Relevant(map[string]string{"example.org/a": "b", key: "x"}); got != want {

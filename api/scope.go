@@ -63,11 +63,13 @@ func podWide(annotations map[string]string, base string) (key, value string, ok 
 	return key, value, ok, joinFaults(faults)
 }
 
-// Effective returns the annotation that holds for a container, by NRI's precedence: KEY/container.NAME
-// before KEY/pod before KEY. base is the key without scope. The result is the key as written, with
-// its scope, and the value; ok is false if the annotations have none of the three keys.
+// Effective returns the annotation that holds for a container, by NRI's precedence:
+// KEY/container.NAME before KEY/pod before KEY. base is the key without scope. The result is the
+// key as written, with its scope, and the value; ok is false if the annotations have none of the
+// three keys.
 func Effective(annotations map[string]string, base, container string) (key, value string, ok bool) {
-	for _, key := range []string{base + "/" + containerScope + container, base + "/" + podScope, base} {
+	for _, key := range []string{base + "/" + containerScope + container, base + "/" + podScope,
+		base} {
 		if value, ok := annotations[key]; ok {
 			return key, value, true
 		}

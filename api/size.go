@@ -24,10 +24,11 @@ const resizeSuffix = ".resize" + Suffix
 // the planner in mooring-shim. A dimension with its zero value is not requested: the VM keeps it,
 // or follows the limits of its container. The limits and requests of containers are not a Size.
 type Size struct {
-	VCPUs     int      `json:"vcpus,omitempty"`     // virtual CPUs, 1 to MaxVCPUs
-	Memory    Bytes    `json:"memory,omitempty"`    // memory of the guest
-	CPUQuota  CPUQuota `json:"cpuQuota,omitzero"`   // CPU bandwidth, as in the annotation
-	CPUShares int      `json:"cpuShares,omitempty"` // cpu.weight of cgroup v2, MinCPUShares to MaxCPUShares
+	VCPUs    int      `json:"vcpus,omitempty"`   // virtual CPUs, 1 to MaxVCPUs
+	Memory   Bytes    `json:"memory,omitempty"`  // memory of the guest
+	CPUQuota CPUQuota `json:"cpuQuota,omitzero"` // CPU bandwidth, as in the annotation
+	// cpu.weight of cgroup v2, MinCPUShares to MaxCPUShares
+	CPUShares int `json:"cpuShares,omitempty"`
 }
 
 // ParseSize reads the size requested by the annotations of a pod, for the named container. It reads
@@ -73,7 +74,8 @@ func parseVCPUs(s string) (int, error) {
 func parseCPUShares(s string) (int, error) {
 	n, ok := parseCount(s, MinCPUShares, MaxCPUShares)
 	if !ok {
-		return 0, invalid(s, "want CPU shares between %d and %d, such as 200: the weight of cgroup v2, of which 100 is usual", MinCPUShares, MaxCPUShares)
+		return 0, invalid(s, "want CPU shares between %d and %d, such as 200: the weight of "+
+			"cgroup v2, of which 100 is usual", MinCPUShares, MaxCPUShares)
 	}
 	return int(n), nil
 }

@@ -64,13 +64,20 @@ func TestParseDevices(t *testing.T) {
 // hostileDevices maps invalid lists of devices to a part of their error text.
 func hostileDevices() map[string]string {
 	return map[string]string{
-		"": "unknown device", ",": "unknown device", "vfio=1,": "unknown device", ",vfio=1": "unknown device",
-		"vfio=1,,vdpa=1": "unknown device", "vfio=1, vdpa=1": "unknown device", " vfio=1": "unknown device",
-		"VFIO=1": "unknown device", "sev": "unknown device", "usb=1": "unknown device", "vfio:1": "unknown device",
-		"vfio=1;vdpa=1": "takes a count", "vfio=1 ": "takes a count", "vfio": "takes a count", "vfio=": "takes a count",
-		"vfio=0": "takes a count", "vfio=-1": "takes a count", "vfio=+1": "takes a count", "vfio=01": "takes a count",
-		"vfio=1e3": "takes a count", "vfio=1.0": "takes a count", "vfio=1=1": "takes a count", "vfio=٣": "takes a count",
-		"vfio=1025": "between 1 and 1024", "vfio=99999999999999999999": "takes a count", "nvme=0x1": "takes a count",
+		"": "unknown device", ",": "unknown device", "vfio=1,": "unknown device",
+		",vfio=1":        "unknown device",
+		"vfio=1,,vdpa=1": "unknown device", "vfio=1, vdpa=1": "unknown device",
+		" vfio=1": "unknown device",
+		"VFIO=1":  "unknown device", "sev": "unknown device", "usb=1": "unknown device",
+		"vfio:1":        "unknown device",
+		"vfio=1;vdpa=1": "takes a count", "vfio=1 ": "takes a count", "vfio": "takes a count",
+		"vfio=":  "takes a count",
+		"vfio=0": "takes a count", "vfio=-1": "takes a count", "vfio=+1": "takes a count",
+		"vfio=01":  "takes a count",
+		"vfio=1e3": "takes a count", "vfio=1.0": "takes a count", "vfio=1=1": "takes a count",
+		"vfio=٣":    "takes a count",
+		"vfio=1025": "between 1 and 1024", "vfio=99999999999999999999": "takes a count",
+		"nvme=0x1":      "takes a count",
 		"vfio=1,vfio=1": "twice", "vfio=1,iommu,iommu": "twice", "vfio=1,vdpa=1,vfio=2": "twice",
 		"iommu": "there is none", "iommu=1": "takes no count", "vfio=1,iommu=": "takes no count",
 		strings.Repeat("vfio=1,", 5000): "twice", "\xff": "unknown device",
@@ -106,7 +113,8 @@ func FuzzParseDevices(f *testing.F) {
 		if again, err := ParseDevices(d.String()); err != nil || again != d || !d.Any() {
 			t.Errorf("%q: got %+v, which prints as %q, which reads as %+v, %v", s, d, d, again, err)
 		}
-		if words := strings.Split(s, ","); len(words) != len(slices.Compact(slices.Sorted(slices.Values(words)))) {
+		if words := strings.Split(s, ","); len(words) !=
+			len(slices.Compact(slices.Sorted(slices.Values(words)))) {
 			t.Errorf("%q: takes a word twice", s)
 		}
 	})
@@ -115,7 +123,8 @@ func FuzzParseDevices(f *testing.F) {
 func TestDevicesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, MaxDevices)
-		want := Devices{count.Draw(t, "vfio"), count.Draw(t, "vdpa"), count.Draw(t, "nvme"), rapid.Bool().Draw(t, "iommu")}
+		want := Devices{count.Draw(t, "vfio"), count.Draw(t, "vdpa"), count.Draw(t, "nvme"),
+			rapid.Bool().Draw(t, "iommu")}
 		got, err := ParseDevices(want.String())
 		if want.Any() && (err != nil || got != want) || !want.Any() && err == nil {
 			t.Fatalf("%+v prints as %q, which reads as %+v, %v", want, want, got, err)
@@ -125,8 +134,10 @@ func TestDevicesRoundTrip(t *testing.T) {
 
 func TestParseCPUQuota(t *testing.T) {
 	for in, want := range map[string]CPUQuota{
-		"none": {None: true}, "1": {Percent: 1}, "150": {Percent: 150}, "150%": {Percent: 150}, "819200%": {Percent: MaxCPUPercent},
-		"1200/2400MHz": {MHz: 1200, OfHost: 2400}, "3000/2400MHz": {MHz: 3000, OfHost: 2400}, "1/100000MHz": {MHz: 1, OfHost: MaxMHz},
+		"none": {None: true}, "1": {Percent: 1}, "150": {Percent: 150}, "150%": {Percent: 150},
+		"819200%":      {Percent: MaxCPUPercent},
+		"1200/2400MHz": {MHz: 1200, OfHost: 2400}, "3000/2400MHz": {MHz: 3000, OfHost: 2400},
+		"1/100000MHz": {MHz: 1, OfHost: MaxMHz},
 	} {
 		got, err := ParseCPUQuota(in)
 		if err != nil || got != want {
@@ -134,9 +145,11 @@ func TestParseCPUQuota(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"", "0", "0%", "-1", "-1%", "+150%", "1.5", "150.5%", "150%%", "%", "150 %", " 150", "1e3", "819201%", "None", "unlimited",
+		"", "0", "0%", "-1", "-1%", "+150%", "1.5", "150.5%", "150%%", "%", "150 %", " 150", "1e3",
+		"819201%", "None", "unlimited",
 		"-0", "0150", "99999999999999999999", "١٥٠",
-		"MHz", "1200MHz", "/2400MHz", "1200/MHz", "0/2400MHz", "1200/0MHz", "1200/100001MHz", "1200/2400", "1.2/2.4GHz", "1200/2400/1MHz", "1200/2400mhz",
+		"MHz", "1200MHz", "/2400MHz", "1200/MHz", "0/2400MHz", "1200/0MHz", "1200/100001MHz",
+		"1200/2400", "1.2/2.4GHz", "1200/2400/1MHz", "1200/2400mhz",
 	} {
 		got, err := ParseCPUQuota(in)
 		checkRefused(t, in, got, err)
@@ -150,14 +163,16 @@ func TestParseCPUShares(t *testing.T) {
 			t.Errorf("parseCPUShares(%q) = %d, %v, want %d", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "0", "1", "-2", "+2", "10001", "262144", "1.5", "1e3", "100%", "1k", " 100", "0100", "none", "99999999999999999999", "١٠٠"} {
+	for _, in := range []string{"", "0", "1", "-2", "+2", "10001", "262144", "1.5", "1e3", "100%",
+		"1k", " 100", "0100", "none", "99999999999999999999", "١٠٠"} {
 		got, err := parseCPUShares(in)
 		checkRefused(t, in, got, err)
 	}
 }
 
 func FuzzParseCPUQuota(f *testing.F) {
-	for _, s := range []string{"none", "150%", "150", "", "%", "-1", "1e30", "819200%", "99999999999999999999%", "1200/2400MHz", "0/0MHz"} {
+	for _, s := range []string{"none", "150%", "150", "", "%", "-1", "1e30", "819200%",
+		"99999999999999999999%", "1200/2400MHz", "0/0MHz"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -183,7 +198,8 @@ func FuzzParseCPUQuota(f *testing.F) {
 
 func TestParseDuration(t *testing.T) {
 	for in, want := range map[string]time.Duration{
-		"1s": time.Second, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute, "1000ms": time.Second, "168h": MaxDuration,
+		"1s": time.Second, "90s": 90 * time.Second, "1h30m": 90 * time.Minute,
+		"1.5h": 90 * time.Minute, "1000ms": time.Second, "168h": MaxDuration,
 	} {
 		got, err := parseDuration(in)
 		if err != nil || got != want {
@@ -191,7 +207,8 @@ func TestParseDuration(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"", "0", "0s", "30", "-1s", "+1s", "1e3s", "1 s", "1s ", "500ms", "1.5s", "168h1s", "9999999h", "1d", "1S", "1000000µs", "1us",
+		"", "0", "0s", "30", "-1s", "+1s", "1e3s", "1 s", "1s ", "500ms", "1.5s", "168h1s",
+		"9999999h", "1d", "1S", "1000000µs", "1us",
 		"1000000000ns", "٣s", "forever", ".", "h", "1h-30m",
 	} {
 		got, err := parseDuration(in)
@@ -200,7 +217,8 @@ func TestParseDuration(t *testing.T) {
 }
 
 func FuzzParseDuration(f *testing.F) {
-	for _, s := range []string{"90s", "1h30m", "1.5h", "", "-1s", "+1s", "168h1s", "1e30s", "9999999999999999999h"} {
+	for _, s := range []string{"90s", "1h30m", "1.5h", "", "-1s", "+1s", "168h1s", "1e30s",
+		"9999999999999999999h"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -220,14 +238,16 @@ func FuzzParseDuration(f *testing.F) {
 
 func TestParseDomain(t *testing.T) {
 	for _, in := range []string{
-		"vm", "My VM", "vm-1.example", "6a3f8f0e-6f3c-4f0a-9d6e-0c5b6b0b2f11", "größe", strings.Repeat("x", maxDomainName), "...",
+		"vm", "My VM", "vm-1.example", "6a3f8f0e-6f3c-4f0a-9d6e-0c5b6b0b2f11", "größe",
+		strings.Repeat("x", maxDomainName), "...",
 	} {
 		if got, err := parseDomain(in); err != nil || got != in {
 			t.Errorf("parseDomain(%q) = %q, %v", in, got, err)
 		}
 	}
 	for _, in := range []string{
-		"", " ", " vm", "vm ", "a/b", "../vm", ".", "..", "vm\n", "v\x00m", "v\x1bm", "v\u202em", "\xff", strings.Repeat("x", maxDomainName+1),
+		"", " ", " vm", "vm ", "a/b", "../vm", ".", "..", "vm\n", "v\x00m", "v\x1bm", "v\u202em",
+		"\xff", strings.Repeat("x", maxDomainName+1),
 	} {
 		got, err := parseDomain(in)
 		checkRefused(t, in, got, err)
@@ -240,7 +260,8 @@ func TestParseVCPUs(t *testing.T) {
 			t.Errorf("parseVCPUs(%q) = %d, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", "0", "-1", "+1", "01", "1.5", "2 ", "8193", "1e1", "99999999999999999999", "four"} {
+	for _, in := range []string{"", "0", "-1", "+1", "01", "1.5", "2 ", "8193", "1e1",
+		"99999999999999999999", "four"} {
 		got, err := parseVCPUs(in)
 		checkRefused(t, in, got, err)
 	}

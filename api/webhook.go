@@ -47,7 +47,9 @@ func AddLockable(annotations map[string]string, bytes int64) error {
 
 // rewrite returns the new value of a key at each scope: change of an existing value, and initial
 // for the whole pod if the pod has none.
-func rewrite(annotations map[string]string, base, initial string, change func(string) (string, error)) (map[string]string, error) {
+func rewrite(
+	annotations map[string]string, base, initial string, change func(string) (string, error),
+) (map[string]string, error) {
 	changed := map[string]string{}
 	if _, ok := annotations[base+"/"+podScope]; !ok {
 		changed[base] = initial

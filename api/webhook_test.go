@@ -17,19 +17,37 @@ func TestAddLockable(t *testing.T) {
 		bytes  int64
 		want   map[string]string
 	}{
-		"no value yet":        {map[string]string{}, 1 << 30, map[string]string{ValueKey: "1Gi", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
-		"add 0 bytes":         {map[string]string{}, 0, map[string]string{ValueKey: "0", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
-		"something there":     {map[string]string{ValueKey: "1.5Gi"}, 1 << 29, map[string]string{ValueKey: "2Gi", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
-		"unlimited stays":     {map[string]string{ValueKey: "unlimited"}, math.MaxInt64, map[string]string{ValueKey: "unlimited", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
-		"false becomes true":  {map[string]string{RequiresLockKey: "false"}, 1, map[string]string{ValueKey: "1", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
-		"others stay":         {map[string]string{"a": "b", "typo.mooring.dev": "x"}, 1, map[string]string{"a": "b", "typo.mooring.dev": "x", ValueKey: "1", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
-		"version for the pod": {map[string]string{APIVersionKey + "/pod": "v1alpha1"}, 1, map[string]string{APIVersionKey + "/pod": "v1alpha1", ValueKey: "1", RequiresLockKey: "true"}},
-		"the pod's":           {map[string]string{ValueKey + "/pod": "1", RequiresLockKey + "/pod": "false"}, 1, map[string]string{ValueKey + "/pod": "2", RequiresLockKey + "/pod": "true", APIVersionKey: "v1alpha1"}},
-		"a container's": {map[string]string{container: "1Ki", RequiresLockKey + "/container.compute": "false"}, 1, map[string]string{
-			container: "1025", ValueKey: "1", RequiresLockKey: "true", RequiresLockKey + "/container.compute": "true", APIVersionKey: "v1alpha1"}},
-		"every scope": {map[string]string{ValueKey: "1", ValueKey + "/pod": "2", container: "unlimited"}, 1, map[string]string{
-			ValueKey: "2", ValueKey + "/pod": "3", container: "unlimited", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
-		"up to the end": {map[string]string{ValueKey: "1"}, math.MaxInt64 - 1, map[string]string{ValueKey: "9223372036854775807", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
+		"no value yet": {map[string]string{}, 1 << 30,
+			map[string]string{ValueKey: "1Gi", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
+		"add 0 bytes": {map[string]string{}, 0,
+			map[string]string{ValueKey: "0", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
+		"something there": {map[string]string{ValueKey: "1.5Gi"}, 1 << 29,
+			map[string]string{ValueKey: "2Gi", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
+		"unlimited stays": {map[string]string{ValueKey: "unlimited"}, math.MaxInt64,
+			map[string]string{ValueKey: "unlimited", RequiresLockKey: "true",
+				APIVersionKey: "v1alpha1"}},
+		"false becomes true": {map[string]string{RequiresLockKey: "false"}, 1,
+			map[string]string{ValueKey: "1", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
+		"others stay": {map[string]string{"a": "b", "typo.mooring.dev": "x"}, 1,
+			map[string]string{"a": "b", "typo.mooring.dev": "x", ValueKey: "1",
+				RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
+		"version for the pod": {map[string]string{APIVersionKey + "/pod": "v1alpha1"}, 1,
+			map[string]string{APIVersionKey + "/pod": "v1alpha1", ValueKey: "1",
+				RequiresLockKey: "true"}},
+		"the pod's": {map[string]string{ValueKey + "/pod": "1", RequiresLockKey + "/pod": "false"},
+			1, map[string]string{ValueKey + "/pod": "2", RequiresLockKey + "/pod": "true",
+				APIVersionKey: "v1alpha1"}},
+		"a container's": {map[string]string{container: "1Ki",
+			RequiresLockKey + "/container.compute": "false"}, 1, map[string]string{
+			container: "1025", ValueKey: "1", RequiresLockKey: "true",
+			RequiresLockKey + "/container.compute": "true", APIVersionKey: "v1alpha1"}},
+		"every scope": {map[string]string{ValueKey: "1", ValueKey + "/pod": "2",
+			container: "unlimited"}, 1, map[string]string{
+			ValueKey: "2", ValueKey + "/pod": "3", container: "unlimited", RequiresLockKey: "true",
+			APIVersionKey: "v1alpha1"}},
+		"up to the end": {map[string]string{ValueKey: "1"}, math.MaxInt64 - 1,
+			map[string]string{ValueKey: "9223372036854775807", RequiresLockKey: "true",
+				APIVersionKey: "v1alpha1"}},
 	} {
 		if err := AddLockable(c.before, c.bytes); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -50,12 +68,15 @@ func TestAddLockableRefuses(t *testing.T) {
 		{map[string]string{}, -1, "-1 bytes: want zero or more"},
 		{map[string]string{}, math.MinInt64, "want zero or more"},
 		{map[string]string{ValueKey: "1"}, math.MaxInt64, "makes more than 9223372036854775807"},
-		{map[string]string{ValueKey: "1e30"}, 1, `annotation value.memlock.mooring.dev: "1e30": want a whole number`},
+		{map[string]string{ValueKey: "1e30"}, 1,
+			`annotation value.memlock.mooring.dev: "1e30": want a whole number`},
 		{map[string]string{ValueKey: ""}, 1, "want a whole number"},
 		{map[string]string{ValueKey: "-1"}, 0, "want a whole number"},
-		{map[string]string{ValueKey: "1", ValueKey + "/container.other": "x"}, 1, "/container.other"},
+		{map[string]string{ValueKey: "1", ValueKey + "/container.other": "x"}, 1,
+			"/container.other"},
 		{map[string]string{ValueKey + "/pods": "1"}, 1, "unknown scope"},
-		{map[string]string{RequiresLockKey: "yes"}, 1, `requires-lock.memlock.mooring.dev: "yes": want "true" or "false"`},
+		{map[string]string{RequiresLockKey: "yes"}, 1,
+			`requires-lock.memlock.mooring.dev: "yes": want "true" or "false"`},
 		{map[string]string{RequiresLockKey + "/": "true"}, 1, "unknown scope"},
 		{map[string]string{APIVersionKey: "v2"}, 1, "this node understands v1alpha1"},
 	} {
@@ -65,7 +86,8 @@ func TestAddLockableRefuses(t *testing.T) {
 			t.Errorf("AddLockable(%v, %d) = %v, want %q", before, c.bytes, err, c.want)
 		}
 		if !maps.Equal(before, c.annotations) {
-			t.Errorf("AddLockable(%v, %d) failed, and changed it to %v", before, c.bytes, c.annotations)
+			t.Errorf("AddLockable(%v, %d) failed, and changed it to %v", before, c.bytes,
+				c.annotations)
 		}
 	}
 }
@@ -75,7 +97,9 @@ func TestAddLockableAddsUp(t *testing.T) {
 	amount := rapid.Int64Range(0, 1<<40)
 	rapid.Check(t, func(t *rapid.T) {
 		before := map[string]string{}
-		for _, scope := range rapid.SliceOf(rapid.SampledFrom([]string{"", "/pod", "/container.compute", "/container.other"})).Draw(t, "scopes") {
+		for _, scope := range rapid.SliceOf(
+			rapid.SampledFrom([]string{"", "/pod", "/container.compute", "/container.other"})).Draw(
+			t, "scopes") {
 			before[ValueKey+scope] = Bytes(amount.Draw(t, "before")).String()
 		}
 		want := int64(0)
@@ -105,8 +129,10 @@ func TestAddLockableAddsUp(t *testing.T) {
 
 func FuzzAddLockable(f *testing.F) {
 	f.Add("value.memlock.mooring.dev=1Gi", int64(1<<30))
-	f.Add("value.memlock.mooring.dev/pod=unlimited\nrequires-lock.memlock.mooring.dev=false", int64(1))
-	f.Add("value.memlock.mooring.dev/container.compute=9223372036854775807\nrequires-lock.memlock.mooring.dev/container.compute=x", int64(1))
+	f.Add("value.memlock.mooring.dev/pod=unlimited\nrequires-lock.memlock.mooring.dev=false",
+		int64(1))
+	f.Add("value.memlock.mooring.dev/container.compute=9223372036854775807\n"+
+		"requires-lock.memlock.mooring.dev/container.compute=x", int64(1))
 	f.Add("api-version.mooring.dev=v2", int64(-1))
 	f.Fuzz(func(t *testing.T, text string, bytes int64) {
 		annotations := annotationLines(text)
@@ -134,7 +160,8 @@ func checkAdded(t *testing.T, before, after map[string]string, bytes int64) {
 	}
 	_, value, _ := Effective(after, ValueKey, "compute")
 	got, err := ParseLockable(value)
-	if want := (Lockable{Bytes: old.Bytes + bytes}); err != nil || !old.Unlimited && got != want || old.Unlimited != got.Unlimited {
+	if want := (Lockable{Bytes: old.Bytes + bytes}); err != nil || !old.Unlimited && got != want ||
+		old.Unlimited != got.Unlimited {
 		t.Errorf("%v and %d bytes: got %v, %v", before, bytes, after, err)
 	}
 	if _, lock, _ := Effective(after, RequiresLockKey, "compute"); lock != "true" {

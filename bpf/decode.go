@@ -56,7 +56,8 @@ func exitStatus(status uint32) ExitStatus {
 func tracked(p *trackerProcess) (Tracked, error) {
 	end := bytes.IndexByte(p.Name[:], 0)
 	if end < 0 || p.Pid == 0 || p.Pid > 1<<30 || p.Parent > 1<<30 {
-		return Tracked{}, fmt.Errorf("record of process %d with parent %d and name %q: not from this tracker",
+		return Tracked{}, fmt.Errorf("record of process %d with parent %d and name %q: not from "+
+			"this tracker",
 			p.Pid, p.Parent, p.Name)
 	}
 	return Tracked{

@@ -13,7 +13,8 @@ import (
 // sample is a record as written by the kernel.
 func sample(edit func(*trackerEvent)) []byte {
 	e := trackerEvent{Time: 2e9, Kind: trackerKindKIND_EXIT, Status: 0x8b}
-	e.Process = trackerProcess{Start: 1e9, Group: 5, Cgroup: 6, Inode: 7, Device: 8<<20 | 1, Pid: 9, Parent: 1, Emulator: 1}
+	e.Process = trackerProcess{Start: 1e9, Group: 5, Cgroup: 6, Inode: 7, Device: 8<<20 | 1, Pid: 9,
+		Parent: 1, Emulator: 1}
 	copy(e.Process.Name[:], emulatorName)
 	edit(&e)
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e))...)
@@ -24,8 +25,9 @@ func TestDecode(t *testing.T) {
 	want := Event{
 		Kind: Exit, Time: 2e9, Exit: ExitStatus{Signal: unix.SIGSEGV, CoreDumped: true},
 		Tracked: Tracked{
-			Process: Process{PID: 9, StartTime: 1e9}, Parent: 1, Group: 5, Cgroup: 6, Emulator: true,
-			File: File{Name: emulatorName, Inode: 7, Device: unix.Mkdev(8, 1)},
+			Process: Process{PID: 9, StartTime: 1e9}, Parent: 1, Group: 5, Cgroup: 6,
+			Emulator: true,
+			File:     File{Name: emulatorName, Inode: 7, Device: unix.Mkdev(8, 1)},
 		},
 	}
 	if err != nil || got != want {
@@ -66,7 +68,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if e.PID <= 0 || e.Parent < 0 || len(e.File.Name) >= nameSize || strings.HasPrefix(e.Kind.String(), "kind") {
+		if e.PID <= 0 || e.Parent < 0 || len(e.File.Name) >= nameSize ||
+			strings.HasPrefix(e.Kind.String(), "kind") {
 			t.Errorf("%+v is no event", e)
 		}
 		if e.Kind != Exit && e.Exit != (ExitStatus{}) {

@@ -30,7 +30,8 @@ func TestEmulatorOutsideOfGroups(t *testing.T) {
 		}
 		for _, e := range []Event{r.wait(Exec, pid), exit} {
 			want := File{Name: emulatorName, Inode: stat.Ino, Device: stat.Dev}
-			if e.Group != 0 || !e.Emulator || e.Parent != os.Getpid() || (e.File != want && e.File.Name != emulatorName) {
+			if e.Group != 0 || !e.Emulator || e.Parent != os.Getpid() ||
+				(e.File != want && e.File.Name != emulatorName) {
 				t.Errorf("%+v, want an emulator without a group, of %+v", e, want)
 			}
 		}
@@ -102,7 +103,8 @@ func TestEmulatorThatExecutesAnother(t *testing.T) {
 		t.Errorf("snapshot has %+v (%t), want an emulator", p, ok)
 	}
 	c.writeLine("exec")
-	r.waitFor(func(e Event) bool { return e.Kind == Exec && e.PID == c.pid() && !e.Emulator }, "the other program")
+	r.waitFor(func(e Event) bool { return e.Kind == Exec && e.PID == c.pid() && !e.Emulator },
+		"the other program")
 	if p, ok := find(t, tracker, c.pid()); ok {
 		t.Errorf("snapshot has %+v, which is no emulator any more", p)
 	}
@@ -127,7 +129,8 @@ func TestEmulatorsChange(t *testing.T) {
 		p, _ := find(t, tracker, before.pid())
 		q, _ := find(t, tracker, after.pid())
 		if p.Emulator != step.before || q.Emulator != step.after {
-			t.Errorf("with %q: %t and %t, want %t and %t", step.names, p.Emulator, q.Emulator, step.before, step.after)
+			t.Errorf("with %q: %t and %t, want %t and %t", step.names, p.Emulator, q.Emulator,
+				step.before, step.after)
 		}
 		if err := tracker.Close(); err != nil {
 			t.Fatal(err)

@@ -50,7 +50,9 @@ func (t *Tracker) read(reader *ringbuf.Reader, handle func(Event)) error {
 }
 
 // readUntil reads until the deadline of the reader.
-func (t *Tracker) readUntil(reader *ringbuf.Reader, record *ringbuf.Record, handle func(Event)) error {
+func (t *Tracker) readUntil(
+	reader *ringbuf.Reader, record *ringbuf.Record, handle func(Event),
+) error {
 	for {
 		if err := reader.ReadInto(record); err != nil {
 			return err

@@ -14,12 +14,16 @@ func TestExits(t *testing.T) {
 		times int
 	}{
 		"code": {
-			start: exitItself(func(t *testing.T, group cgroup) *child { return shell(t, &group, "exit 7") }),
-			want:  ExitStatus{Code: 7},
+			start: exitItself(func(t *testing.T, group cgroup) *child {
+				return shell(t, &group, "exit 7")
+			}),
+			want: ExitStatus{Code: 7},
 		},
 		"signal": {
-			start: exitItself(func(t *testing.T, group cgroup) *child { return shell(t, &group, "kill -TERM $$") }),
-			want:  ExitStatus{Signal: syscall.SIGTERM},
+			start: exitItself(func(t *testing.T, group cgroup) *child {
+				return shell(t, &group, "kill -TERM $$")
+			}),
+			want: ExitStatus{Signal: syscall.SIGTERM},
 		},
 		"the first thread ends first": {
 			start: exitItself(func(t *testing.T, group cgroup) *child {
@@ -31,12 +35,16 @@ func TestExits(t *testing.T) {
 			want: ExitStatus{Code: 5},
 		},
 		"threads race": {
-			start: exitItself(func(t *testing.T, group cgroup) *child { return startRole(t, &group, "race") }),
+			start: exitItself(func(t *testing.T, group cgroup) *child {
+				return startRole(t, &group, "race")
+			}),
 			want:  ExitStatus{Code: 6},
 			times: 40,
 		},
 		"another thread than the first executes": {
-			start: exitItself(func(t *testing.T, group cgroup) *child { return startRole(t, &group, "exec thread") }),
+			start: exitItself(func(t *testing.T, group cgroup) *child {
+				return startRole(t, &group, "exec thread")
+			}),
 			want:  ExitStatus{Code: 4},
 			times: 5,
 		},

@@ -73,7 +73,8 @@ type cgroup struct {
 
 func newCgroup(t testing.TB) cgroup {
 	t.Helper()
-	return cgroupBelow(t, cgroupRoot(t), "mooring-bpf-test-"+filepath.Base(t.TempDir())+"-"+strings.ToLower(time.Now().Format("150405.000000000")))
+	return cgroupBelow(t, cgroupRoot(t), "mooring-bpf-test-"+filepath.Base(t.TempDir())+"-"+
+		strings.ToLower(time.Now().Format("150405.000000000")))
 }
 
 func cgroupRoot(t testing.TB) string {
@@ -167,7 +168,8 @@ func (r *recorder) matching(is func(Event) bool) []Event {
 // wait waits for an event of a process.
 func (r *recorder) wait(kind Kind, pid int) Event {
 	r.t.Helper()
-	return r.waitFor(func(e Event) bool { return e.Kind == kind && e.PID == pid }, "%v of %d", kind, pid)
+	return r.waitFor(func(e Event) bool { return e.Kind == kind && e.PID == pid },
+		"%v of %d", kind, pid)
 }
 
 func (r *recorder) waitFor(is func(Event) bool, format string, args ...any) Event {

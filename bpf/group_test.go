@@ -28,7 +28,8 @@ func TestGroups(t *testing.T) {
 			return shell(t, &group, "sleep 600 & echo $!; wait").readNumber(), Fork
 		},
 		"forked twice, the parent gone": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
-			return shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").readNumber(), Fork
+			return shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").readNumber(),
+				Fork
 		},
 		"vfork": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
 			return startRole(t, &group, "spawn").readNumber(), Fork
@@ -43,26 +44,31 @@ func TestGroups(t *testing.T) {
 			move(t, newCgroup(t), "cgroup.procs", c.pid())
 			return c.pid(), Move
 		},
-		"forked after its parent was moved out": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+		"forked after its parent was moved out": func(t *testing.T, _ *Tracker,
+			group cgroup) (int, Kind) {
 			c := shell(t, &group, "read line; sleep 600 </dev/null & echo $!; wait")
 			move(t, newCgroup(t), "cgroup.procs", c.pid())
 			c.writeLine("fork")
 			return c.readNumber(), Fork
 		},
-		"an emulator that is moved in": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
+		"an emulator that is moved in": func(t *testing.T, tracker *Tracker,
+			group cgroup) (int, Kind) {
 			c := start(t, nil, exec.Command(emulator(t), "600"))
-			eventually(t, func() bool { _, ok := find(t, tracker, c.pid()); return ok }, "the emulator's exec")
+			eventually(t, func() bool { _, ok := find(t, tracker, c.pid()); return ok },
+				"the emulator's exec")
 			move(t, group, "cgroup.procs", c.pid())
 			return c.pid(), Move
 		},
-		"executes in a cgroup that was registered late": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
+		"executes in a cgroup that was registered late": func(t *testing.T, tracker *Tracker,
+			group cgroup) (int, Kind) {
 			unregister(t, tracker, group)
 			c := shell(t, &group, "read line; exec sleep 600")
 			register(t, tracker, group)
 			c.writeLine("exec")
 			return c.pid(), Exec
 		},
-		"executes below a cgroup that was registered late": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
+		"executes below a cgroup that was registered late": func(t *testing.T, tracker *Tracker,
+			group cgroup) (int, Kind) {
 			unregister(t, tracker, group)
 			parent := group.below(t, "pod")
 			below := parent.below(t, "container")
@@ -71,7 +77,8 @@ func TestGroups(t *testing.T) {
 			c.writeLine("exec")
 			return c.pid(), Exec
 		},
-		"of two registered cgroups, the nearer": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
+		"of two registered cgroups, the nearer": func(t *testing.T, tracker *Tracker,
+			group cgroup) (int, Kind) {
 			parent := newCgroup(t)
 			register(t, tracker, parent)
 			c := shell(t, &parent, "echo; read line")
@@ -91,8 +98,10 @@ func TestGroups(t *testing.T) {
 				event := r.waitFor(func(e Event) bool {
 					return e.Kind == kind && e.PID == pid && e.Group == group.id
 				}, "%v of %d in group %d", kind, pid, group.id)
-				if p, ok := find(t, tracker, pid); !ok || p.Group != group.id || p.Process != event.Process {
-					t.Errorf("snapshot has %+v (%t), want it in group %d and started at %d", p, ok, group.id, event.StartTime)
+				if p, ok := find(t, tracker, pid); !ok || p.Group != group.id ||
+					p.Process != event.Process {
+					t.Errorf("snapshot has %+v (%t), want it in group %d and started at %d", p, ok,
+						group.id, event.StartTime)
 				}
 			})
 		}

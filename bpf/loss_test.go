@@ -44,7 +44,8 @@ func TestProcessesGone(t *testing.T) {
 		t.Errorf("snapshot has %+v", p)
 	}
 	changes, err := tracker.Resync()
-	if err != nil || len(changes.Gone) != 1 || changes.Gone[0].Process != (Process{PID: 1 << 22, StartTime: 5}) {
+	if err != nil || len(changes.Gone) != 1 ||
+		changes.Gone[0].Process != (Process{PID: 1 << 22, StartTime: 5}) {
 		t.Errorf("changes: %+v, %v, want the process gone", changes, err)
 	}
 	if s := figures(t, tracker); s.Processes != 0 {
@@ -71,7 +72,8 @@ func TestForkStorm(t *testing.T) {
 	changes, err := tracker.Resync()
 	wantTracked(t, tracker, group, stays.pid())
 	if n := figures(t, tracker).SkippedCalls; n > 0 && err == nil {
-		t.Logf("the kernel left %d calls out, and Resync found %d processes gone", n, len(changes.Gone))
+		t.Logf("the kernel left %d calls out, and Resync found %d processes gone", n,
+			len(changes.Gone))
 		return
 	}
 	if err != nil || len(changes.Found)+len(changes.Gone) != 0 {

@@ -28,7 +28,8 @@ func createMaps(spec *ebpf.CollectionSpec) (mapSet, error) {
 	for name, one := range spec.Maps {
 		created, err := ebpf.NewMap(one)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("map %s: %w", name, explainLoadError(err)), m.close())
+			return nil, errors.Join(fmt.Errorf("map %s: %w", name, explainLoadError(err)),
+				m.close())
 		}
 		m[name] = created
 	}

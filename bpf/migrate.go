@@ -81,7 +81,8 @@ func (t *Tracker) copyProcesses(from *ebpf.Map) (again bool, err error) {
 		value []byte
 	)
 	for iterator.Next(&key, &value) {
-		process, err := fromBytes[trackerProcess](append(value, make([]byte, unsafe.Sizeof(trackerProcess{}))...))
+		process, err := fromBytes[trackerProcess](
+			append(value, make([]byte, unsafe.Sizeof(trackerProcess{}))...))
 		if err != nil {
 			return false, err
 		}

@@ -36,7 +36,8 @@ func TestNestedNamespaces(t *testing.T) {
 		inner.writeLine("go on")
 		pid := inner.readNumber()
 		theirs := r.waitFor(func(e Event) bool {
-			return e.Kind == Exec && !slices.Contains([]int{ours.pid(), again.pid(), vm.pid()}, e.PID)
+			return e.Kind == Exec && !slices.Contains([]int{ours.pid(), again.pid(), vm.pid()},
+				e.PID)
 		}, "the inner process")
 		if theirs.PID == pid || theirs.Group != group.id || theirs.Parent != inner.pid() {
 			t.Errorf("%+v, want another number than %d, and parent %d", theirs, pid, inner.pid())
@@ -86,7 +87,8 @@ func nestedChild(tracker *Tracker, cgroup string) error {
 		return err
 	}
 	all, err := tracker.Snapshot()
-	if err != nil || len(all) != 1 || all[0].PID != cmd.Process.Pid || all[0].Parent != os.Getpid() {
+	if err != nil || len(all) != 1 || all[0].PID != cmd.Process.Pid ||
+		all[0].Parent != os.Getpid() {
 		return fmt.Errorf("snapshot: %+v, %w, want process %d alone", all, err, cmd.Process.Pid)
 	}
 	fmt.Println(cmd.Process.Pid)

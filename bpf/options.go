@@ -65,17 +65,20 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if bits.OnesCount32(o.RingBytes) != 1 || int(o.RingBytes) < os.Getpagesize() {
-		return o, fmt.Errorf("ring of %d bytes: want a power of two, and at least %d", o.RingBytes, os.Getpagesize())
+		return o, fmt.Errorf("ring of %d bytes: want a power of two, and at least %d", o.RingBytes,
+			os.Getpagesize())
 	}
 	if o.MaxProcesses < minProcesses {
-		return o, fmt.Errorf("room for %d processes: want at least %d", o.MaxProcesses, minProcesses)
+		return o, fmt.Errorf("room for %d processes: want at least %d", o.MaxProcesses,
+			minProcesses)
 	}
 	if len(o.Emulators) > maxEmulators {
 		return o, fmt.Errorf("%d emulators: want at most %d", len(o.Emulators), maxEmulators)
 	}
 	for _, name := range o.Emulators {
 		if name == "" || len(name) >= nameSize || strings.ContainsAny(name, "/\x00") {
-			return o, fmt.Errorf("emulator %q: want the base name of a file, 1 to %d bytes", name, nameSize-1)
+			return o, fmt.Errorf("emulator %q: want the base name of a file, 1 to %d bytes",
+				name, nameSize-1)
 		}
 	}
 	return o, nil

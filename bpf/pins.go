@@ -95,7 +95,8 @@ func generations(dir string) (complete []generation, partial []string, err error
 	}
 	for _, e := range entries {
 		var g generation
-		if _, err := fmt.Sscanf(e.Name(), "v%d-%d", &g.schema, &g.number); err != nil || g.name() != e.Name() {
+		if _, err := fmt.Sscanf(e.Name(), "v%d-%d", &g.schema, &g.number); err != nil ||
+			g.name() != e.Name() {
 			continue
 		}
 		if isReady(filepath.Join(dir, e.Name())) {

@@ -66,10 +66,13 @@ func TestReplacedPins(t *testing.T) {
 		generation    string // afterwards
 		lost          bool   // events may be missing
 	}{
-		"the same":          {generation: "v2-1"},
-		"other programs":    {before: Options{build: "1"}, after: Options{build: "2"}, generation: "v2-1"},
-		"to raw programs":   {before: Options{build: "1"}, after: Options{build: "2", raw: true}, generation: "v2-1"},
-		"more processes":    {after: Options{MaxProcesses: 1 << 16}, generation: "v2-2", lost: true},
+		"the same": {generation: "v2-1"},
+		"other programs": {before: Options{build: "1"}, after: Options{build: "2"},
+			generation: "v2-1"},
+		"to raw programs": {before: Options{build: "1"}, after: Options{build: "2", raw: true},
+			generation: "v2-1"},
+		"more processes": {after: Options{MaxProcesses: 1 << 16}, generation: "v2-2",
+			lost: true},
 		"fewer groups":      {after: Options{MaxGroups: 2}, generation: "v2-2", lost: true},
 		"a larger ring":     {after: Options{RingBytes: 1 << 21}, generation: "v2-2", lost: true},
 		"an earlier schema": {between: rename("v2-1", "v1-1"), generation: "v2-2", lost: true},
@@ -80,8 +83,9 @@ func TestReplacedPins(t *testing.T) {
 			between: remove("v2-1/build-1/handle_exit"), generation: "v2-1",
 		},
 		"half a generation": {between: mkdir("v2-9"), generation: "v2-1"},
-		"half a build":      {before: Options{build: "1"}, after: Options{build: "2"}, between: mkdir("v2-1/build-2"), generation: "v2-1"},
-		"two generations":   {between: mkdir("v2-0", "v2-0/ready"), generation: "v2-1"},
+		"half a build": {before: Options{build: "1"}, after: Options{build: "2"},
+			between: mkdir("v2-1/build-2"), generation: "v2-1"},
+		"two generations": {between: mkdir("v2-0", "v2-0/ready"), generation: "v2-1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +106,8 @@ func TestReplacedPins(t *testing.T) {
 			c := shell(t, &group, "exit 0")
 			c.wait()
 			wantOneExit(t, tracker, r, c.pid(), ExitStatus{})
-			if lost := r.matching(func(e Event) bool { return e.Kind == Lost }); len(lost) > 0 != test.lost {
+			if lost := r.matching(func(e Event) bool { return e.Kind == Lost }); len(lost) >
+				0 != test.lost {
 				t.Errorf("losses reported: %v, want %t", lost, test.lost)
 			}
 		})
@@ -198,7 +203,8 @@ func TestReplacementUnderLoad(t *testing.T) {
 		o.MaxGroups = 100 + i/2
 		tracker = open(t, o)
 		r := record(t, tracker)
-		r.waitFor(func(e Event) bool { return e.Kind == Exit && e.Group == group.id }, "the storm to go on")
+		r.waitFor(func(e Event) bool { return e.Kind == Exit && e.Group == group.id },
+			"the storm to go on")
 		if _, ok := find(t, tracker, storm.pid()); !ok {
 			t.Fatalf("after %d replacements the storm is not tracked", i+1)
 		}
@@ -239,7 +245,8 @@ func TestOpenView(t *testing.T) {
 	if _, err := OpenView(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a tracker: %v, want %v", err, fs.ErrNotExist)
 	}
-	if _, err := OpenView(t.TempDir()); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "mount -t bpf") {
+	if _, err := OpenView(t.TempDir()); !errors.Is(err, ErrUnsupported) ||
+		!strings.Contains(err.Error(), "mount -t bpf") {
 		t.Errorf("outside of a bpf file system: %v, want %v and a remedy", err, ErrUnsupported)
 	}
 	group, want := populate(t, Options{Dir: dir})
@@ -253,14 +260,17 @@ func TestOpenView(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("snapshot: %v\n-want +got\n%s", err, diff)
 	}
-	if s, err := view.Stats(); err != nil || s.Processes != len(want) || s.Groups != 1 || len(s.Programs) != 4 {
+	if s, err := view.Stats(); err != nil || s.Processes != len(want) || s.Groups != 1 ||
+		len(s.Programs) != 4 {
 		t.Errorf("figures: %+v, %v, want %d processes", s, err, len(want))
 	}
 	if view.Replaced() {
 		t.Error("Replaced is true before a replacement")
 	}
-	if other := open(t, Options{Dir: dir, MaxProcesses: 1000}); other.Replaced() || !view.Replaced() {
-		t.Errorf("after maps of another size: Replaced is %t for the tracker and %t for the view, want false and true",
+	if other := open(t, Options{Dir: dir, MaxProcesses: 1000}); other.Replaced() ||
+		!view.Replaced() {
+		t.Errorf("after maps of another size: Replaced is %t for the tracker and %t for the "+
+			"view, want false and true",
 			other.Replaced(), view.Replaced())
 	}
 }
@@ -268,7 +278,8 @@ func TestOpenView(t *testing.T) {
 // TestCopyOfOlderProcesses copies values shorter than today's.
 func TestCopyOfOlderProcesses(t *testing.T) {
 	tracker := open(t, Options{MaxProcesses: 100})
-	old, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 10})
+	old, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 16,
+		MaxEntries: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

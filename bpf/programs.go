@@ -21,7 +21,8 @@ func iterators() []string {
 
 // handlers are the programs attached to tracepoints.
 func handlers() []string {
-	return []string{trackerProgHandleFork, trackerProgHandleExec, trackerProgHandleExit, trackerProgHandleMove}
+	return []string{trackerProgHandleFork, trackerProgHandleExec, trackerProgHandleExit,
+		trackerProgHandleMove}
 }
 
 // onDemand are the programs that user space runs by BPF_PROG_RUN.
@@ -71,14 +72,18 @@ func load(o Options, spec *ebpf.CollectionSpec, m mapSet) (*programs, error) {
 }
 
 // loadVariant loads the handlers with names ending in suffix.
-func loadVariant(spec *ebpf.CollectionSpec, m mapSet, suffix string, cache *btf.Cache) (*programs, error) {
+func loadVariant(
+	spec *ebpf.CollectionSpec, m mapSet, suffix string, cache *btf.Cache,
+) (*programs, error) {
 	spec = spec.Copy()
 	for name := range spec.Programs {
-		if strings.HasPrefix(name, "handle_") && strings.HasSuffix(name, rawSuffix) != (suffix != "") {
+		if strings.HasPrefix(name, "handle_") && strings.HasSuffix(name, rawSuffix) !=
+			(suffix != "") {
 			delete(spec.Programs, name)
 		}
 	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: m, Cache: cache})
+	collection, err := ebpf.NewCollectionWithOptions(spec,
+		ebpf.CollectionOptions{MapReplacements: m, Cache: cache})
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +106,9 @@ func (p *programs) attach() error {
 	return nil
 }
 
-func (p *programs) linkAll(names []string, linkTo func(string, *ebpf.Program) (link.Link, error)) error {
+func (p *programs) linkAll(
+	names []string, linkTo func(string, *ebpf.Program) (link.Link, error),
+) error {
 	for _, name := range names {
 		l, err := linkTo(name, p.programs[name])
 		if err != nil {
@@ -120,7 +127,8 @@ func linkHandler(name string, program *ebpf.Program) (link.Link, error) {
 	if program.Type() == ebpf.Tracing {
 		return link.AttachTracing(link.TracingOptions{Program: program})
 	}
-	return link.AttachRawTracepoint(link.RawTracepointOptions{Program: program, Name: tracepoints[name]})
+	return link.AttachRawTracepoint(link.RawTracepointOptions{Program: program,
+		Name: tracepoints[name]})
 }
 
 var tracepoints = map[string]string{

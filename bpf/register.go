@@ -19,7 +19,9 @@ func (t *Tracker) Register(cgroup uint64) error {
 	if cgroup == 0 {
 		return errors.New("registering cgroup 0: a cgroup id is at least 1")
 	}
-	err := t.registerUnscanned(cgroup, func() error { return t.maps[trackerMapGroups].Put(cgroup, cgroup) })
+	err := t.registerUnscanned(cgroup, func() error {
+		return t.maps[trackerMapGroups].Put(cgroup, cgroup)
+	})
 	if errors.Is(err, unix.E2BIG) {
 		return fmt.Errorf("registering cgroup %d: at most %d cgroups: %w",
 			cgroup, t.options.MaxGroups, ErrFull)
@@ -80,7 +82,8 @@ func (t *Tracker) mark(p Process, request trackerRequest) error {
 	case unix.ESRCH:
 		return fmt.Errorf("process %d that started at %d ns: %w", p.PID, p.StartTime, ErrNoProcess)
 	case unix.E2BIG:
-		return fmt.Errorf("process %d: at most %d processes: %w", p.PID, t.options.MaxProcesses, ErrFull)
+		return fmt.Errorf("process %d: at most %d processes: %w", p.PID, t.options.MaxProcesses,
+			ErrFull)
 	default:
 		return fmt.Errorf("process %d: %w", p.PID, errno)
 	}

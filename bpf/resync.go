@@ -103,7 +103,9 @@ func (t *Tracker) removeGone(before map[uint32]trackerProcess) ([]Tracked, error
 		for i := range records {
 			alive[identity(&records[i])] = true
 		}
-		maps.DeleteFunc(before, func(_ uint32, p trackerProcess) bool { return alive[identity(&p)] })
+		maps.DeleteFunc(before, func(_ uint32, p trackerProcess) bool {
+			return alive[identity(&p)]
+		})
 	}
 	var gone []trackerProcess
 	for tgid, p := range before {

@@ -98,5 +98,6 @@ func cloneInto(t *testing.T, c cgroup, number int) (int, error) {
 		t.Fatal(err)
 	}
 	defer func() { _ = dir.Close() }()
-	return clonetest.Child{Signal: unix.SIGCHLD, Cgroup: dir, Number: number, Code: clonetest.Forever}.Start()
+	return clonetest.Child{Signal: unix.SIGCHLD, Cgroup: dir, Number: number,
+		Code: clonetest.Forever}.Start()
 }

@@ -37,7 +37,8 @@ func TestNoRights(t *testing.T) {
 		Credential:  &syscall.Credential{Uid: 65534, Gid: 65534},
 		AmbientCaps: []uintptr{unix.CAP_PERFMON},
 	}
-	if output, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(output), "CAP_BPF and CAP_PERFMON are required") {
+	if output, err := cmd.CombinedOutput(); err == nil ||
+		!strings.Contains(string(output), "CAP_BPF and CAP_PERFMON are required") {
 		t.Errorf("%v\n%s\nwant the capabilities named", err, output)
 	}
 }

@@ -90,7 +90,8 @@ func TestEmulatorWithoutRoom(t *testing.T) {
 	tracked := 0
 	for range 4 { // the share is 3
 		vm := start(t, &group, exec.Command(emulator(t), "600"))
-		if e := r.wait(Exec, vm.pid()); !e.Emulator || e.Group != group.id || e.File.Name != emulatorName || e.StartTime == 0 {
+		if e := r.wait(Exec, vm.pid()); !e.Emulator || e.Group != group.id ||
+			e.File.Name != emulatorName || e.StartTime == 0 {
 			t.Errorf("%+v, want the full record of an emulator", e)
 		}
 		if _, ok := find(t, tracker, vm.pid()); ok {
@@ -159,7 +160,10 @@ func TestNeverScanned(t *testing.T) {
 // fill starts a shell with n child processes in a group. They run until killed.
 func fill(t *testing.T, group cgroup, n int) *child {
 	t.Helper()
-	c := shell(t, &group, `i=0; while [ $i -lt $1 ]; do sleep 600 </dev/null >/dev/null & i=$((i+1)); done; echo done; wait`, strconv.Itoa(n))
+	c := shell(t, &group,
+		`i=0; while [ $i -lt $1 ]; do sleep 600 </dev/null >/dev/null & i=$((i+1)); done; echo `+
+			`done; wait`,
+		strconv.Itoa(n))
 	c.readLine()
 	return c
 }
@@ -206,7 +210,9 @@ func wantEntryCounts(t *testing.T, tracker *Tracker, want int) {
 	for _, n := range tally.Shares {
 		shares += int(n)
 	}
-	if s := figures(t, tracker); s.Processes != want || int(tally.Entries) != want || shares != want {
-		t.Errorf("%d entries, counted as %d, and as %d in shares: want %d", s.Processes, tally.Entries, shares, want)
+	if s := figures(t, tracker); s.Processes != want || int(tally.Entries) != want ||
+		shares != want {
+		t.Errorf("%d entries, counted as %d, and as %d in shares: want %d", s.Processes,
+			tally.Entries, shares, want)
 	}
 }

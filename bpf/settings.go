@@ -7,7 +7,8 @@ func (t *Tracker) registerUnscanned(cgroup uint64, register func() error) error 
 	t.settingsMutex.Lock()
 	defer t.settingsMutex.Unlock()
 	t.registered++
-	if err := t.updateSettings(func(s *trackerSettings) { s.Unscanned |= freshBit(cgroup) }); err != nil {
+	if err := t.updateSettings(func(s *trackerSettings) { s.Unscanned |= freshBit(cgroup) }); err !=
+		nil {
 		return err
 	}
 	return register()

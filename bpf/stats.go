@@ -74,7 +74,8 @@ func (v *View) programStats() ([]ProgramStats, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, ProgramStats{Name: tracepoints[name], Runs: stats.RunCount, Runtime: stats.Runtime})
+		all = append(all, ProgramStats{Name: tracepoints[name], Runs: stats.RunCount,
+			Runtime: stats.Runtime})
 	}
 	return all, nil
 }

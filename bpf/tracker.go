@@ -133,7 +133,8 @@ func (t *Tracker) takeOver(spec *ebpf.CollectionSpec, g generation) error {
 		return err
 	}
 	removed, err := removeOtherBuilds(t.path(g), dir)
-	t.options.Logger.Info("took over the tracker", slog.String("pins", t.path(g)), slog.Any("replaced", removed))
+	t.options.Logger.Info("took over the tracker", slog.String("pins", t.path(g)),
+		slog.Any("replaced", removed))
 	return err
 }
 

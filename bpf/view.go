@@ -47,7 +47,8 @@ func openView(generation string) (*View, error) {
 		return nil, fmt.Errorf("directory of pins: %w", err)
 	}
 	build := slices.IndexFunc(entries, func(e os.DirEntry) bool {
-		return strings.HasPrefix(e.Name(), buildPrefix) && isReady(filepath.Join(generation, e.Name()))
+		return strings.HasPrefix(e.Name(), buildPrefix) &&
+			isReady(filepath.Join(generation, e.Name()))
 	})
 	if build < 0 {
 		return nil, fmt.Errorf("no programs are pinned in %s: %w", generation, fs.ErrNotExist)
@@ -57,7 +58,8 @@ func openView(generation string) (*View, error) {
 	if v.programs, err = pinnedPrograms(dir, []string{trackerProgList}, handlers()); err != nil {
 		return nil, err
 	}
-	if v.maps, err = pinnedMaps(generation, trackerMapGroups, trackerMapProcesses, trackerMapCounters, trackerMapConfig); err != nil {
+	if v.maps, err = pinnedMaps(generation, trackerMapGroups, trackerMapProcesses,
+		trackerMapCounters, trackerMapConfig); err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
 	return v, nil

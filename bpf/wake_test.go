@@ -30,10 +30,13 @@ func TestWakes(t *testing.T) {
 		do   func()
 		want bool
 	}{
-		{"an ordinary process comes and goes", func() { shell(t, &group, "(sleep 0); exit 0").wait() }, false},
+		{"an ordinary process comes and goes", func() {
+			shell(t, &group, "(sleep 0); exit 0").wait()
+		}, false},
 		{"a watched process ends", func() { owner.writeLine("end"); owner.wait() }, true},
 		{"an emulator comes and goes", func() { runMarker(t) }, true},
-		{"ordinary processes fill the ring", func() { shell(t, &group, manyForks(3000)).wait() }, true},
+		{"ordinary processes fill the ring", func() { shell(t, &group, manyForks(3000)).wait() },
+			true},
 	}
 	for _, step := range steps {
 		step.do()

@@ -63,7 +63,8 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return ExitUsage
 	}
-	if _, ok := errors.AsType[*admin.NotRunningError](err); ok || errors.Is(err, admin.ErrStreamEnded) {
+	if _, ok := errors.AsType[*admin.NotRunningError](err); ok ||
+		errors.Is(err, admin.ErrStreamEnded) {
 		return ExitNotRunning
 	}
 	if _, ok := errors.AsType[*admin.NotFoundError](err); ok {
@@ -84,23 +85,30 @@ func (p *Program) Command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mooring",
 		Short: "Show the requested and actual settings of VM launchers on this node",
-		Long: "Asks the mooring-agent of this node about VM launcher containers: requested, allowed and\n" +
+		Long: "Asks the mooring-agent of this node about VM launcher containers: requested, " +
+			"allowed and\n" +
 			"granted settings, the settings in the kernel, and the state of their VM processes.\n" +
 			"Run it as root, on the node or in the agent's pod.\n\n" + exitCodes,
-		Example: fmt.Sprintf("  %[1]s ps\n  %[1]s inspect vms/virt-launcher-db-x7k2p\n  %[1]s watch", name),
+		Example: fmt.Sprintf("  %[1]s ps\n  %[1]s inspect vms/virt-launcher-db-x7k2p\n  "+
+			"%[1]s watch", name),
 		Annotations: map[string]string{
 			cobra.CommandDisplayNameAnnotation: name,
 		},
-		Args:                       unknownCommand,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
 		SuggestionsMinimumDistance: 2,
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.PersistentFlags().StringVar(&p.socket, "socket", agentapi.DefaultSocket, "the agent's socket")
-	root.AddCommand(p.psCommand(), p.inspectCommand(), p.watchCommand(), p.leaseCommand(), p.resizeCommand(), p.versionCommand())
-	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.domainCommand(), p.quotaCommand(), p.doctorCommand(), p.uninstallCommand())
+	root.PersistentFlags().StringVar(&p.socket, "socket", agentapi.DefaultSocket,
+		"the agent's socket")
+	root.AddCommand(p.psCommand(), p.inspectCommand(), p.watchCommand(), p.leaseCommand(),
+		p.resizeCommand(), p.versionCommand())
+	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.domainCommand(), p.quotaCommand(),
+		p.doctorCommand(), p.uninstallCommand())
 	return root
 }
 

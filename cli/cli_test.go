@@ -176,19 +176,24 @@ func TestErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		"unknown command":    {[]string{"pss"}, ExitUsage, `unknown command "pss": did you mean ps?`},
+		"unknown command": {[]string{"pss"}, ExitUsage,
+			`unknown command "pss": did you mean ps?`},
 		"unlike any command": {[]string{"frobnicate"}, ExitUsage, "`mooring --help` lists"},
 		"unknown flag":       {[]string{"ps", "--colour"}, ExitUsage, "--colour"},
-		"unknown format":     {[]string{"ps", "-o", "yaml"}, ExitUsage, `invalid argument "yaml" for "-o, --output" flag: want table, wide or json`},
-		"too many":           {[]string{"ps", "x"}, ExitUsage, "mooring ps: got 1 arguments, want none"},
-		"too few":            {[]string{"inspect"}, ExitUsage, "want POD"},
-		"half a name":        {[]string{"inspect", "vms/"}, ExitUsage, "want NAMESPACE/NAME"},
-		"three parts":        {[]string{"inspect", "a/b/c"}, ExitUsage, "want NAMESPACE/NAME"},
-		"ambiguous":          {[]string{"inspect", "vfio"}, ExitUsage, "want one of lab/vfio, vms/vfio"},
-		"no such pod":        {[]string{"inspect", "vms/none"}, ExitNotFound, "pod vms/none has no launcher"},
-		"no such name":       {[]string{"inspect", "none"}, ExitNotFound, `no pod "none"`},
-		"watch two":          {[]string{"watch", "a", "b"}, ExitUsage, "at most one"},
-		"version argument":   {[]string{"version", "x"}, ExitUsage, "want none"},
+		"unknown format": {[]string{"ps", "-o", "yaml"}, ExitUsage,
+			`invalid argument "yaml" for "-o, --output" flag: want table, wide or json`},
+		"too many": {[]string{"ps", "x"}, ExitUsage,
+			"mooring ps: got 1 arguments, want none"},
+		"too few":     {[]string{"inspect"}, ExitUsage, "want POD"},
+		"half a name": {[]string{"inspect", "vms/"}, ExitUsage, "want NAMESPACE/NAME"},
+		"three parts": {[]string{"inspect", "a/b/c"}, ExitUsage, "want NAMESPACE/NAME"},
+		"ambiguous": {[]string{"inspect", "vfio"}, ExitUsage,
+			"want one of lab/vfio, vms/vfio"},
+		"no such pod": {[]string{"inspect", "vms/none"}, ExitNotFound,
+			"pod vms/none has no launcher"},
+		"no such name":     {[]string{"inspect", "none"}, ExitNotFound, `no pod "none"`},
+		"watch two":        {[]string{"watch", "a", "b"}, ExitUsage, "at most one"},
+		"version argument": {[]string{"version", "x"}, ExitUsage, "want none"},
 	}
 	a := startAgent(t, testLaunchers()...)
 	for name, tt := range tests {
@@ -210,7 +215,8 @@ func TestNoAgent(t *testing.T) {
 		}
 	}
 	got := run(t.Context(), t, socket, "version")
-	if got.code != ExitOK || !strings.Contains(got.out, "v0.1.0") || !strings.Contains(got.errOut, "not running") {
+	if got.code != ExitOK || !strings.Contains(got.out, "v0.1.0") ||
+		!strings.Contains(got.errOut, "not running") {
 		t.Errorf("version: %+v, want success, the tool's version and a remark", got)
 	}
 }

@@ -30,8 +30,10 @@ type clusterFlags struct {
 
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, kubeconfigFlag, "",
-		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account; empty: ask the agent")
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace of POD (default: that of the kubeconfig)")
+		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account; "+
+			"empty: ask the agent")
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace of POD (default: that "+
+		"of the kubeconfig)")
 }
 
 // prefixed returns POD with the namespace of the flag, for the agent.
@@ -63,7 +65,8 @@ func (p *Program) cluster(cmd *cobra.Command, f clusterFlags) (*cluster, error) 
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{})
 	config, err := loaded.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %q: %w", f.kubeconfig, err)
@@ -124,7 +127,8 @@ func clusterError(err error, verb, resource, what string) error {
 	case apierrors.IsUnauthorized(err):
 		return &forbiddenError{fmt.Errorf("%s: %w", what, err)}
 	case apierrors.IsForbidden(err) && isRBACError(err, verb):
-		return &forbiddenError{fmt.Errorf("%s: %w: requires a role with the verb %q for %s", what, err, verb, resource)}
+		return &forbiddenError{fmt.Errorf("%s: %w: requires a role with the verb %q for %s", what,
+			err, verb, resource)}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

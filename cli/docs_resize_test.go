@@ -23,7 +23,8 @@ func TestResizeCommandsInDocs(t *testing.T) {
 		got := run(t.Context(), t, w.socket, args...)
 		printed := strings.ReplaceAll(got.out+got.errOut, "vms/vm-1", "vms/vm-4")
 		if *update {
-			doc = strings.Replace(doc, block[0], "```console\n# mooring "+block[1]+"\n"+printed+"```", 1)
+			doc = strings.Replace(doc, block[0], "```console\n# mooring "+block[1]+"\n"+
+				printed+"```", 1)
 			continue
 		}
 		if diff := cmp.Diff(timeless(block[2]), timeless(printed)); diff != "" {

@@ -20,7 +20,8 @@ import (
 
 var (
 	yamlBlock    = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-	consoleBlock = regexp.MustCompile("(?ms)^```console\n\\$ mooring ((?:[^\n]*\\\\\n)*[^\n]*)\n(.*?)^```$")
+	consoleBlock = regexp.MustCompile("(?ms)^```console\n\\$ mooring ((?:[^\n]*\\\\\n)*[^\n]*)\n" +
+		"(.*?)^```$")
 )
 
 func docPath(elements ...string) string {
@@ -40,7 +41,8 @@ func readDoc(t *testing.T, elements ...string) string {
 // files of examples/ are.
 func TestCommandsInDocs(t *testing.T) {
 	for _, page := range []string{
-		"get-started/existing-cluster.md", "get-started/kubevirt.md", "how-to/memory-lock.md", "how-to/headroom.md",
+		"get-started/existing-cluster.md", "get-started/kubevirt.md", "how-to/memory-lock.md",
+		"how-to/headroom.md",
 	} {
 		t.Run(page, func(t *testing.T) { runCommandsIn(t, page, 1, nil) })
 	}
@@ -48,8 +50,9 @@ func TestCommandsInDocs(t *testing.T) {
 
 func TestPolicyCommandsInDocs(t *testing.T) {
 	runCommandsIn(t, "reference/policy-check.md", 3, map[string]string{
-		"policy.yaml": yamlBlock.FindStringSubmatch(readDoc(t, "docs", "reference", "policy.md"))[1],
-		"pod.yaml":    readDoc(t, "examples", "memory-lock.yaml"),
+		"policy.yaml": yamlBlock.FindStringSubmatch(readDoc(t, "docs", "reference",
+			"policy.md"))[1],
+		"pod.yaml": readDoc(t, "examples", "memory-lock.yaml"),
 	})
 }
 
@@ -76,7 +79,8 @@ func runCommandsIn(t *testing.T, page string, least int, files map[string]string
 		got := runOn(t, "", strings.Fields(strings.ReplaceAll(block[1], "\\\n", " "))...)
 		printed := got.out + got.errOut
 		if *update {
-			doc = strings.Replace(doc, block[0], "```console\n$ mooring "+block[1]+"\n"+printed+"```", 1)
+			doc = strings.Replace(doc, block[0], "```console\n$ mooring "+block[1]+"\n"+
+				printed+"```", 1)
 			continue
 		}
 		if diff := cmp.Diff(block[2], printed); diff != "" {
@@ -105,7 +109,8 @@ func TestAgentCommandsInDocs(t *testing.T) {
 	for _, block := range blocks {
 		got := run(t.Context(), t, a.socket, strings.Fields(block[1])...)
 		if *update {
-			doc = strings.Replace(doc, block[0], "```console\n# mooring "+block[1]+"\n"+got.out+"```", 1)
+			doc = strings.Replace(doc, block[0], "```console\n# mooring "+block[1]+"\n"+
+				got.out+"```", 1)
 			continue
 		}
 		if diff := cmp.Diff(block[2], got.out+got.errOut); diff != "" {
@@ -131,21 +136,26 @@ func documentedLaunchers() []agentapi.Launcher {
 		return l
 	}
 	refused := func(n int, requested string) agentapi.Launcher {
-		l := launcher(n, 41*time.Second, agentapi.Setting{Name: agentapi.MemlockSetting, Requested: requested, Status: agentapi.StatusRefused})
+		l := launcher(n, 41*time.Second, agentapi.Setting{Name: agentapi.MemlockSetting,
+			Requested: requested, Status: agentapi.StatusRefused})
 		l.State, l.Refusal, l.Container.PID, l.Phase = agentapi.StateRefused, "refused", 0, ""
 		return l
 	}
 	lock := func(limit string, terms ...agentapi.Term) agentapi.Setting {
 		return agentapi.Setting{
-			Name: agentapi.MemlockSetting, Requested: limit, Allowed: "16Gi", Given: limit, Observed: limit, Status: agentapi.StatusApplied, Terms: terms,
+			Name: agentapi.MemlockSetting, Requested: limit, Allowed: "16Gi", Given: limit,
+			Observed: limit, Status: agentapi.StatusApplied, Terms: terms,
 		}
 	}
-	high := agentapi.Setting{Name: "memory.high", Requested: "1610612736", Given: "1610612736", Observed: "1610612736", Status: agentapi.StatusApplied}
+	high := agentapi.Setting{Name: "memory.high", Requested: "1610612736", Given: "1610612736",
+		Observed: "1610612736", Status: agentapi.StatusApplied}
 	vm := launcher(7, 12*time.Second)
-	vm.Phase, vm.VMs = agentapi.PhaseActive, []agentapi.VM{process(1893, agentapi.VMRunning, 12*time.Second, "started")}
+	vm.Phase, vm.VMs = agentapi.PhaseActive,
+		[]agentapi.VM{process(1893, agentapi.VMRunning, 12*time.Second, "started")}
 	return []agentapi.Launcher{
 		launcher(1, 41*time.Second, lock("5Gi",
-			agentapi.Term{Name: "guest memory", Bytes: 4 << 30}, agentapi.Term{Name: "libvirt's allowance for device I/O", Bytes: 1 << 30})),
+			agentapi.Term{Name: "guest memory", Bytes: 4 << 30},
+			agentapi.Term{Name: "libvirt's allowance for device I/O", Bytes: 1 << 30})),
 		launcher(2, 41*time.Second, lock("unlimited")),
 		launcher(3, 41*time.Second, high),
 		refused(4, "66Gi"),
@@ -191,7 +201,8 @@ func jsonNames(of reflect.Type) (names []string) {
 // Every check of the doctor is described under its name.
 func TestChecksInDocs(t *testing.T) {
 	doc := readDoc(t, "docs", "reference", "doctor.md")
-	for _, f := range doctor.Examine(t.Context(), doctor.Machine{Root: os.DirFS(t.TempDir())}).Findings {
+	for _, f := range doctor.Examine(t.Context(),
+		doctor.Machine{Root: os.DirFS(t.TempDir())}).Findings {
 		if !strings.Contains(doc, "\n| `"+f.Check+"` |") {
 			t.Errorf("docs/reference/doctor.md lacks %s", f.Check)
 		}
@@ -199,9 +210,11 @@ func TestChecksInDocs(t *testing.T) {
 }
 
 func TestExitCodesInDocs(t *testing.T) {
-	doc, help := readDoc(t, "docs", "reference", "cli.md"), strings.Join(strings.Fields(exitCodes), " ")
+	doc, help := readDoc(t, "docs", "reference", "cli.md"),
+		strings.Join(strings.Fields(exitCodes), " ")
 	for code := ExitOK; code <= ExitRefused; code++ {
-		if !strings.Contains(doc, fmt.Sprintf("\n| %d | ", code)) || !strings.Contains(help, fmt.Sprintf(" %d ", code)) {
+		if !strings.Contains(doc, fmt.Sprintf("\n| %d | ", code)) ||
+			!strings.Contains(help, fmt.Sprintf(" %d ", code)) {
 			t.Errorf("docs/reference/cli.md or the help lacks exit code %d", code)
 		}
 	}

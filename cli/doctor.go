@@ -15,16 +15,20 @@ func (p *Program) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this node and explain problems",
-		Long: "Checks the kernel, cgroups, containerd and its NRI, other NRI plugins, kubelet, and the\n" +
-			"agent. Each finding has its meaning and its remedy. Changes nothing. Needs no agent.\n" +
+		Long: "Checks the kernel, cgroups, containerd and its NRI, other NRI plugins, kubelet, " +
+			"and the\n" +
+			"agent. Each finding has its meaning and its remedy. Changes nothing. Needs no " +
+			"agent.\n" +
 			"Run it as root; otherwise many checks are impossible.\n\n" +
 			"Exit code 1: a problem was found. docs/reference/doctor.md describes the findings.",
 		Args: between(0, 0, "none"),
 	}
 	var o doctor.Options
 	output := formatFlag(cmd, formatText, formatJSON)
-	cmd.Flags().StringVar(&o.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "the container runtime's socket for CRI")
-	cmd.Flags().StringVar(&o.Config, "containerd-config", "", "containerd's configuration (default: that of the running containerd)")
+	cmd.Flags().StringVar(&o.RuntimeEndpoint, "runtime-endpoint",
+		"unix:///run/containerd/containerd.sock", "the container runtime's socket for CRI")
+	cmd.Flags().StringVar(&o.Config, "containerd-config", "", "containerd's configuration "+
+		"(default: that of the running containerd)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.AgentSocket = p.socket
 		if o.Config != "" {

@@ -27,7 +27,8 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	for _, want := range []string{
-		"problem  kernel: 5.4.0?[2J\n         the agent does not start on kernels before 5.6: they have no openat2(2)\n         To mend it: upgrade the kernel",
+		"problem  kernel: 5.4.0?[2J\n         the agent does not start on kernels before 5.6: " +
+			"they have no openat2(2)\n         To mend it: upgrade the kernel",
 		"ok       btf: /sys/kernel/btf/vmlinux\n         the agent can load its eBPF programs",
 		"note     pod-directories: want; a tmpfs\n",
 	} {
@@ -45,13 +46,16 @@ func TestDoctor(t *testing.T) {
 
 // The command examines this machine with its flags.
 func TestDoctorCommand(t *testing.T) {
-	write(t, map[string]string{"off.toml": "[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"})
-	got := runOn(t, "", "doctor", "--containerd-config=off.toml", "--runtime-endpoint=unix:///none.sock")
+	write(t,
+		map[string]string{"off.toml": "[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"})
+	got := runOn(t, "", "doctor", "--containerd-config=off.toml",
+		"--runtime-endpoint=unix:///none.sock")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"problem  nri: switched off by " + here + "/off.toml", "containerd: ask the container runtime at /none.sock"} {
+	for _, want := range []string{"problem  nri: switched off by " + here + "/off.toml",
+		"containerd: ask the container runtime at /none.sock"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("output lacks %q:\n%s", want, got.out)
 		}

@@ -32,15 +32,21 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prepare [FILE]",
 		Short: "Give a domain the headroom to grow while it runs",
-		Long: "Reads a domain XML and writes it with headroom up to the capacities: more vCPUs than at\n" +
+		Long: "Reads a domain XML and writes it with headroom up to the capacities: more vCPUs " +
+			"than at\n" +
 			"the start, and a maximum memory with a virtio-mem device or with slots for DIMMs.\n" +
-			"Existing headroom and everything else stay unchanged. Standard error lists each change\n" +
+			"Existing headroom and everything else stay unchanged. Standard error lists each " +
+			"change\n" +
 			"with its reason. A domain that cannot get headroom is refused with every reason.\n\n" +
-			"Without FILE, or with -, reads standard input. Without capacities the limits come from\n" +
-			"the node policy, if an agent runs here and its policy sets them, or else from the memory\n" +
+			"Without FILE, or with -, reads standard input. Without capacities the limits come " +
+			"from\n" +
+			"the node policy, if an agent runs here and its policy sets them, or else from the " +
+			"memory\n" +
 			"and CPUs of this machine.",
-		Example: "  " + p.displayName() + " domain prepare --memory-capacity 16384 --cpu-capacity 8 db.xml >grown.xml\n" +
-			"  virsh dumpxml --inactive db | " + p.displayName() + " domain prepare | virsh define /dev/stdin",
+		Example: "  " + p.displayName() + " domain prepare --memory-capacity 16384 " +
+			"--cpu-capacity 8 db.xml >grown.xml\n" +
+			"  virsh dumpxml --inactive db | " + p.displayName() + " domain prepare | virsh " +
+			"define /dev/stdin",
 		Args: between(0, 1, "at most one FILE"),
 	}
 	var o headroom.Options
@@ -61,7 +67,9 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 }
 
 // fillCapacities sets the capacities without a flag.
-func (p *Program) fillCapacities(ctx context.Context, root fs.FS, o *headroom.Options, source headroom.Source) (err error) {
+func (p *Program) fillCapacities(
+	ctx context.Context, root fs.FS, o *headroom.Options, source headroom.Source,
+) (err error) {
 	if o.Memory > 0 && o.CPUs > 0 {
 		return nil
 	}
@@ -69,7 +77,8 @@ func (p *Program) fillCapacities(ctx context.Context, root fs.FS, o *headroom.Op
 	source.Host, noHost = headroom.ReadHost(root)
 	host, from, err := source.Read(ctx)
 	if err != nil {
-		fmt.Fprintf(p.ErrOut, "cannot read the node policy's capacities, using those of this machine: %s\n", oneLine(err.Error()))
+		fmt.Fprintf(p.ErrOut, "cannot read the node policy's capacities, using those of this "+
+			"machine: %s\n", oneLine(err.Error()))
 	}
 	if noHost != nil && (o.Memory <= 0 && host.Memory == 0 || o.CPUs <= 0 && host.CPUs == 0) {
 		return fmt.Errorf("%w: want --memory-capacity and --cpu-capacity", noHost)
@@ -86,7 +95,8 @@ func (p *Program) capacities(ctx context.Context) (podapi.Headroom, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	node, err := p.client().Node(ctx)
-	if away, ok := errors.AsType[*admin.NotRunningError](err); ok && errors.Is(away.Err, fs.ErrNotExist) {
+	if away, ok := errors.AsType[*admin.NotRunningError](err); ok &&
+		errors.Is(away.Err, fs.ErrNotExist) {
 		return podapi.Headroom{}, nil
 	}
 	return node.Headroom, err

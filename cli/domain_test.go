@@ -46,7 +46,8 @@ func TestDomainPrepare(t *testing.T) {
 		}
 		golden(t, name, got.out+got.errOut)
 		for _, again := range [][]string{args, append(args, "-")} {
-			if got := runPrepare(t, got.out, again...); got.code != ExitOK || !strings.Contains(got.errOut, "headroom: 2, maximum 8 (") || got.out == "" {
+			if got := runPrepare(t, got.out, again...); got.code != ExitOK ||
+				!strings.Contains(got.errOut, "headroom: 2, maximum 8 (") || got.out == "" {
 				t.Errorf("%s again: %+v", name, got)
 			}
 		}
@@ -71,11 +72,14 @@ func TestDomainPrepareForThisMachine(t *testing.T) {
 	if err == nil {
 		err = program.domainPrepare(strings.NewReader(growableXML), o, stdin)
 	}
-	if err != nil || !strings.Contains(errOut.String(), "can grow to 16\n") || !strings.Contains(errOut.String(), "can grow to 8Gi") {
+	if err != nil || !strings.Contains(errOut.String(), "can grow to 16\n") ||
+		!strings.Contains(errOut.String(), "can grow to 8Gi") {
 		t.Errorf("%v\n%s", err, errOut.String())
 	}
-	err = program.fillCapacities(t.Context(), fstest.MapFS{}, &headroom.Options{}, headroom.Source{Policy: noPolicy})
-	if err == nil || !strings.Contains(err.Error(), "the host's memory: ") || !strings.Contains(err.Error(), "want --memory-capacity") {
+	err = program.fillCapacities(t.Context(), fstest.MapFS{}, &headroom.Options{},
+		headroom.Source{Policy: noPolicy})
+	if err == nil || !strings.Contains(err.Error(), "the host's memory: ") ||
+		!strings.Contains(err.Error(), "want --memory-capacity") {
 		t.Errorf("on a machine without procfs: %v", err)
 	}
 }
@@ -84,20 +88,24 @@ func noPolicy(context.Context) (podapi.Headroom, error) { return podapi.Headroom
 
 // The node policy of an agent sets the capacities, and flags override it.
 func TestDomainPrepareByPolicy(t *testing.T) {
-	const memory, vcpus, both = "can grow to 4Gi", "can grow to 8\n", "capacity of memory and CPUs: from the node policy\n"
+	const memory, vcpus, both = "can grow to 4Gi", "can grow to 8\n", "capacity of memory and " +
+		"CPUs: from the node policy\n"
 	a := startAgent(t)
 	node := testNode
 	node.Headroom = podapi.Headroom{Memory: 4 << 30, CPUs: 8}
 	a.node.Store(&node)
 	for args, want := range map[string][]string{
-		"":                       {both, memory, vcpus},
-		"--cpu-capacity 6":       {"capacity of memory: from the node policy\n", memory, "can grow to 6\n"},
-		"--memory-capacity 2048": {"capacity of CPUs: from the node policy\n", "can grow to 2Gi", vcpus},
+		"": {both, memory, vcpus},
+		"--cpu-capacity 6": {"capacity of memory: from the node policy\n", memory,
+			"can grow to 6\n"},
+		"--memory-capacity 2048": {"capacity of CPUs: from the node policy\n",
+			"can grow to 2Gi", vcpus},
 		"--memory-capacity 2048 --cpu-capacity 3": {"can grow to 2Gi", "can grow to 3\n"},
 		"--memory-device dimm":                    {both, memory, vcpus},
 		"--memory-capacity 2048 --cpu-capacity 0": {"can grow to 2Gi"},
 	} {
-		got := runPrepare(t, growableXML, append([]string{"--socket", a.socket}, strings.Fields(args)...)...)
+		got := runPrepare(t, growableXML,
+			append([]string{"--socket", a.socket}, strings.Fields(args)...)...)
 		if got.code != ExitOK || strings.Count(got.errOut, "capacity of ") > 1 {
 			t.Errorf("%s: %+v", args, got)
 		}
@@ -106,7 +114,8 @@ func TestDomainPrepareByPolicy(t *testing.T) {
 				t.Errorf("%s: %q, want %q in it", args, got.errOut, line)
 			}
 		}
-		if fromPolicy := len(want) > 0 && strings.HasPrefix(want[0], "capacity of "); fromPolicy != strings.Contains(got.errOut, "from the node policy") {
+		if fromPolicy := len(want) > 0 && strings.HasPrefix(want[0], "capacity of "); fromPolicy !=
+			strings.Contains(got.errOut, "from the node policy") {
 			t.Errorf("%s: %q", args, got.errOut)
 		}
 	}
@@ -115,14 +124,16 @@ func TestDomainPrepareByPolicy(t *testing.T) {
 // The output has a warning about an agent that does not answer, but none without a socket.
 func TestDomainPrepareWithoutAgent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
-	if got := runPrepare(t, growableXML, "--socket", socket); got.code != ExitOK || strings.Contains(got.errOut, "not known") {
+	if got := runPrepare(t, growableXML, "--socket", socket); got.code != ExitOK ||
+		strings.Contains(got.errOut, "not known") {
 		t.Errorf("without a socket: %+v", got)
 	}
 	if err := os.WriteFile(socket, nil, 0o600); err != nil { // a file without a listener
 		t.Fatal(err)
 	}
 	got := runPrepare(t, growableXML, "--socket", socket)
-	if got.code != ExitOK || !strings.Contains(got.errOut, "cannot read the node policy's capacities, using those of this machine: mooring-agent is not running") {
+	if got.code != ExitOK || !strings.Contains(got.errOut, "cannot read the node policy's "+
+		"capacities, using those of this machine: mooring-agent is not running") {
 		t.Errorf("with a socket without a listener: %+v", got)
 	}
 }
@@ -136,16 +147,21 @@ func TestDomainPrepareErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", []string{"a.xml", "b.xml"}, ExitUsage, "mooring domain prepare: got 2 arguments, want at most one FILE"},
+		{"", []string{"a.xml", "b.xml"}, ExitUsage, "mooring domain prepare: got 2 arguments, " +
+			"want at most one FILE"},
 		{"", []string{"--memory-capacity", "4Gi"}, ExitUsage, `"4Gi" for "--memory-capacity"`},
-		{"", append(capacity, "--memory-device", "ram"), ExitUsage, `memory device "ram": want virtio-mem or dimm`},
-		{"", append(capacity, "--memory-slots", "300"), ExitUsage, "memory slots 300: want 1 to 256"},
+		{"", append(capacity, "--memory-device", "ram"), ExitUsage,
+			`memory device "ram": want virtio-mem or dimm`},
+		{"", append(capacity, "--memory-slots", "300"), ExitUsage,
+			"memory slots 300: want 1 to 256"},
 		{"", append(capacity, "--memory-block", "3"), ExitUsage, "memory block of 3 MiB"},
-		{"", append(capacity, filepath.Join(t.TempDir(), "none.xml")), ExitFailure, "none.xml: no such file"},
+		{"", append(capacity, filepath.Join(t.TempDir(), "none.xml")), ExitFailure,
+			"none.xml: no such file"},
 		{"", capacity, ExitFailure, "standard input: domain XML: there is none"},
 		{sev, capacity, ExitFailure, "refused: launchSecurity: "},
 		{sev, capacity, ExitFailure, "error: standard input: the domain cannot get headroom\n"},
-		{strings.Replace(sev, "'q35'", "'\x7f&#x9b;'", 1), capacity, ExitFailure, "refused: os/type machine "},
+		{strings.Replace(sev, "'q35'", "'\x7f&#x9b;'", 1), capacity, ExitFailure,
+			"refused: os/type machine "},
 	} {
 		got := runPrepare(t, c.in, c.args...)
 		if got.code != c.code || !strings.Contains(got.errOut, c.want) || got.out != "" {
@@ -156,7 +172,8 @@ func TestDomainPrepareErrors(t *testing.T) {
 	if got.code != ExitOK || !strings.Contains(got.out, "mooring domain [command]") {
 		t.Errorf("domain: %+v", got)
 	}
-	if got := runDomain(t, "grow"); got.code != ExitUsage || !strings.Contains(got.errOut, `unknown command "grow"`) {
+	if got := runDomain(t, "grow"); got.code != ExitUsage ||
+		!strings.Contains(got.errOut, `unknown command "grow"`) {
 		t.Errorf("domain grow: %+v", got)
 	}
 }

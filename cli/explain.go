@@ -36,11 +36,14 @@ func (p *Program) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --pod FILE POLICY",
 		Short: "Show the decisions of a node with this policy about a pod",
-		Long: "Shows for each container of a pod whether it runs a VM, the deciding rule of the policy,\n" +
-			"the resulting settings or refusal, and the values in the kernel. The agent decides by the\n" +
+		Long: "Shows for each container of a pod whether it runs a VM, the deciding rule of the " +
+			"policy,\n" +
+			"the resulting settings or refusal, and the values in the kernel. The agent decides " +
+			"by the\n" +
 			"same code. The file must include changes by admission (limits of a LimitRange,\n" +
 			"annotations of webhooks).\n\n" +
-			"POLICY or the pod's FILE may be - for standard input. Exit code 6: a container would be\n" +
+			"POLICY or the pod's FILE may be - for standard input. Exit code 6: a container " +
+			"would be\n" +
 			"refused. In mode observe none is.",
 		Args: between(1, 1, "POLICY"),
 	}
@@ -48,13 +51,20 @@ func (p *Program) explainCommand() *cobra.Command {
 	o.output = formatFlag(cmd, formatText, formatJSON)
 	flags := cmd.Flags()
 	flags.StringVar(&o.pod, "pod", "", "file with the pod, in YAML or JSON")
-	flags.StringVarP(&o.namespace, "namespace", "n", "", `namespace of a pod whose file has none (default "default")`)
-	flags.StringVar(&o.memory, "node-memory", "", "memory of the node, such as 64Gi, or unknown (default: this machine's)")
+	flags.StringVarP(&o.namespace, "namespace", "n", "",
+		`namespace of a pod whose file has none (default "default")`)
+	flags.StringVar(&o.memory, "node-memory", "", "memory of the node, such as 64Gi, or unknown "+
+		"(default: this machine's)")
 	flags.StringVar(&o.controllers, "controllers", "",
-		"cgroup controllers of the node, such as cpu,io,memory,pids, or unknown (default: this\nmachine's)")
-	flags.StringVar(&o.granted, "granted", "0", "lockable memory granted to other launchers of the node")
-	flags.BoolVar(&o.accountsUnknown, "without-kubernetes", false, "explain for an agent without kubeconfig, which cannot read service accounts")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.explain(cmd.InOrStdin(), o, args[0]) }
+		"cgroup controllers of the node, such as cpu,io,memory,pids, or unknown (default: this\n"+
+			"machine's)")
+	flags.StringVar(&o.granted, "granted", "0", "lockable memory granted to other launchers of "+
+		"the node")
+	flags.BoolVar(&o.accountsUnknown, "without-kubernetes", false, "explain for an agent without "+
+		"kubeconfig, which cannot read service accounts")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.explain(cmd.InOrStdin(), o, args[0])
+	}
 	return cmd
 }
 
@@ -110,7 +120,8 @@ func (o explainOptions) readPod(in io.Reader) (*corev1.Pod, error) {
 	case pod.Namespace == "":
 		pod.Namespace = o.namespace
 	case o.namespace != "" && o.namespace != pod.Namespace:
-		return nil, usage("--namespace %q: the pod's file has namespace %q", o.namespace, pod.Namespace)
+		return nil, usage("--namespace %q: the pod's file has namespace %q", o.namespace,
+			pod.Namespace)
 	}
 	return pod, nil
 }
@@ -126,7 +137,8 @@ func (o explainOptions) node() (explain.Node, error) {
 	default:
 		memory, err := api.ParseBytes(o.memory)
 		if err != nil || memory == 0 {
-			return node, usage("--node-memory %q: want a quantity such as 64Gi, or %q", o.memory, unknown)
+			return node, usage("--node-memory %q: want a quantity such as 64Gi, or %q",
+				o.memory, unknown)
 		}
 		node.Memory = int64(memory)
 	}

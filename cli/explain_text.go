@@ -55,7 +55,8 @@ func nodeText(n explain.Node) string {
 	if n.Controllers != nil {
 		controllers = "controllers " + strings.Join(n.Controllers, " ")
 	}
-	return fmt.Sprintf("%s, %s, granted to other launchers: %s", memory, controllers, api.Bytes(n.Granted))
+	return fmt.Sprintf("%s, %s, granted to other launchers: %s", memory, controllers,
+		api.Bytes(n.Granted))
 }
 
 func writeContainer(w io.Writer, c explain.Container) error {
@@ -82,9 +83,10 @@ func writeContainer(w io.Writer, c explain.Container) error {
 	section(w, title, c.Refusal)
 	section(w, "The kernel would show", kernelText(c.Kernel))
 	section(w, "Notes", strings.Join(c.Notes, "\n"))
-	writeRemarks(w, "Events", slices.DeleteFunc(slices.Clone(c.Remarks), func(r explain.Remark) bool {
-		return c.Refusal != "" && strings.HasSuffix(r.Message, c.Refusal) // already printed
-	}))
+	writeRemarks(w, "Events", slices.DeleteFunc(slices.Clone(c.Remarks),
+		func(r explain.Remark) bool {
+			return c.Refusal != "" && strings.HasSuffix(r.Message, c.Refusal) // already printed
+		}))
 	return nil
 }
 

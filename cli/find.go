@@ -27,13 +27,17 @@ func find(ctx context.Context, client *admin.Client, pod string) ([]agentapi.Lau
 		found = matching(all, func(p agentapi.PodRef) bool { return p.Name == pod })
 	}
 	if len(found) == 0 {
-		return nil, &admin.NotFoundError{Message: fmt.Sprintf("no pod %q with a launcher on this node", pod)}
+		return nil,
+			&admin.NotFoundError{Message: fmt.Sprintf("no pod %q with a launcher on this node",
+				pod)}
 	}
 	return found, unambiguous(pod, found)
 }
 
 func matching(all []agentapi.Launcher, keep func(agentapi.PodRef) bool) []agentapi.Launcher {
-	return slices.DeleteFunc(slices.Clone(all), func(l agentapi.Launcher) bool { return !keep(l.Pod) })
+	return slices.DeleteFunc(slices.Clone(all), func(l agentapi.Launcher) bool {
+		return !keep(l.Pod)
+	})
 }
 
 func unambiguous(name string, found []agentapi.Launcher) error {

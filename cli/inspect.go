@@ -18,15 +18,19 @@ func (p *Program) inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect POD",
 		Short: "Show requested, allowed, granted and actual settings of a launcher",
-		Long: "Shows each setting of a launcher side by side: requested by annotations, allowed by the\n" +
+		Long: "Shows each setting of a launcher side by side: requested by annotations, allowed " +
+			"by the\n" +
 			"node policy, granted to the container, and read from the kernel. Then shows its VM\n" +
 			"processes with state, age and reason.\n\n" +
-			"POD is NAMESPACE/NAME, an unambiguous NAME, or the pod's UID. With -o json the answer is\n" +
+			"POD is NAMESPACE/NAME, an unambiguous NAME, or the pod's UID. With -o json the " +
+			"answer is\n" +
 			"a list, because several pods in a row can have the same name.",
 		Args: between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
 	}
 	output := formatFlag(cmd, formatTable, formatJSON)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.inspect(cmd.Context(), *output, args[0]) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.inspect(cmd.Context(), *output, args[0])
+	}
 	return cmd
 }
 

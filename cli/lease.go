@@ -22,16 +22,20 @@ func (p *Program) leaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lease POD (--for DURATION --reason TEXT | --release)",
 		Short: "Stop the agent from ending a pod's VM processes for a while",
-		Long: "Prevents the agent from ending the VM processes of a pod on its own initiative, for example\n" +
-			"after the end or a hang of their launcher, until the lease expires or is released. Stop\n" +
+		Long: "Prevents the agent from ending the VM processes of a pod on its own initiative, " +
+			"for example\n" +
+			"after the end or a hang of their launcher, until the lease expires or is released. " +
+			"Stop\n" +
 			"requests of the pod itself are still executed. A new lease replaces the old one.\n\n" +
-			"POD is as for inspect. The lease applies to all launchers with this namespace and name.",
+			"POD is as for inspect. The lease applies to all launchers with this namespace " +
+			"and name.",
 		Example: fmt.Sprintf("  %[1]s lease vms/vm-1 --for 5m --reason \"migration to node-2\"\n"+
 			"  %[1]s lease vms/vm-1 --release", p.displayName()),
 		Args:                  between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().DurationVar(&flags.period, "for", 0, fmt.Sprintf("how long: whole seconds, %s to %s", agentapi.MinLease, agentapi.MaxLease))
+	cmd.Flags().DurationVar(&flags.period, "for", 0,
+		fmt.Sprintf("how long: whole seconds, %s to %s", agentapi.MinLease, agentapi.MaxLease))
 	cmd.Flags().StringVar(&flags.reason, "reason", "", "reason in one line")
 	cmd.Flags().BoolVar(&flags.release, "release", false, "release the lease")
 	output := formatFlag(cmd, formatText, formatJSON)
@@ -50,13 +54,16 @@ func (f leaseFlags) request(cmd *cobra.Command) (*agentapi.LeaseRequest, error) 
 	given := cmd.Flags().Changed
 	switch {
 	case f.release && (given("for") || given("reason")):
-		return nil, usage("%s: --release stands alone: want neither --for nor --reason with it", cmd.CommandPath())
+		return nil, usage("%s: --release stands alone: want neither --for nor --reason with it",
+			cmd.CommandPath())
 	case f.release:
 		return nil, nil
 	case !given("for"):
-		return nil, usage("%s: want --for DURATION and --reason TEXT, or --release", cmd.CommandPath())
+		return nil, usage("%s: want --for DURATION and --reason TEXT, or --release",
+			cmd.CommandPath())
 	case f.period%time.Second != 0 || f.period < agentapi.MinLease || f.period > agentapi.MaxLease:
-		return nil, usage("--for %s: want whole seconds, %s to %s", f.period, agentapi.MinLease, agentapi.MaxLease)
+		return nil, usage("--for %s: want whole seconds, %s to %s", f.period, agentapi.MinLease,
+			agentapi.MaxLease)
 	}
 	request := &agentapi.LeaseRequest{Seconds: int64(f.period / time.Second), Reason: f.reason}
 	if err := request.Check(); err != nil {
@@ -66,7 +73,9 @@ func (f leaseFlags) request(cmd *cobra.Command) (*agentapi.LeaseRequest, error) 
 }
 
 // lease creates a lease, or releases it if request is nil.
-func (p *Program) lease(ctx context.Context, output format, pod string, request *agentapi.LeaseRequest) error {
+func (p *Program) lease(
+	ctx context.Context, output format, pod string, request *agentapi.LeaseRequest,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	found, err := find(ctx, p.client(), pod)
@@ -81,12 +90,15 @@ func (p *Program) lease(ctx context.Context, output format, pod string, request 
 		return writeJSON(p.Out, held)
 	}
 	for _, l := range held {
-		fmt.Fprintf(p.Out, "%s: %s\n", printable(l.Pod.Namespace+"/"+l.Pod.Name+"/"+l.Container.Name), leaseText(l.Lease))
+		fmt.Fprintf(p.Out, "%s: %s\n",
+			printable(l.Pod.Namespace+"/"+l.Pod.Name+"/"+l.Container.Name), leaseText(l.Lease))
 	}
 	return nil
 }
 
-func (p *Program) changeLease(ctx context.Context, pod agentapi.PodRef, request *agentapi.LeaseRequest) ([]agentapi.Launcher, error) {
+func (p *Program) changeLease(
+	ctx context.Context, pod agentapi.PodRef, request *agentapi.LeaseRequest,
+) ([]agentapi.Launcher, error) {
 	if request == nil {
 		return p.client().EndLease(ctx, pod.Namespace, pod.Name)
 	}

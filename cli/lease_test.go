@@ -29,7 +29,9 @@ func (l *testLaunchersAPI) Launchers() []agentapi.Launcher {
 	return slices.Clone(l.launchers)
 }
 
-func (l *testLaunchersAPI) Lease(_ context.Context, namespace, pod string, period time.Duration, reason string) (leased int, err error) {
+func (l *testLaunchersAPI) Lease(
+	_ context.Context, namespace, pod string, period time.Duration, reason string,
+) (leased int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.launchers {
@@ -48,13 +50,17 @@ func (l *testLaunchersAPI) Lease(_ context.Context, namespace, pod string, perio
 
 func TestLease(t *testing.T) {
 	const pod = "vms/virt-launcher-db-x7k2p"
-	until := func(period time.Duration) string { return now.Add(period).Local().Format(time.DateTime) }
+	until := func(period time.Duration) string {
+		return now.Add(period).Local().Format(time.DateTime)
+	}
 	tests := []struct {
 		args []string
 		want string
 	}{
-		{[]string{pod, "--for", "5m", "--reason", "migration to node-2"}, pod + "/compute: lease until " + until(5*time.Minute) + " for: migration to node-2\n"},
-		{[]string{"virt-launcher-db-x7k2p", "--reason=again", "--for=1h"}, pod + "/compute: lease until " + until(time.Hour) + " for: again\n"},
+		{[]string{pod, "--for", "5m", "--reason", "migration to node-2"},
+			pod + "/compute: lease until " + until(5*time.Minute) + " for: migration to node-2\n"},
+		{[]string{"virt-launcher-db-x7k2p", "--reason=again", "--for=1h"},
+			pod + "/compute: lease until " + until(time.Hour) + " for: again\n"},
 		{[]string{"uid-virt-launcher-db-x7k2p", "--release"}, pod + "/compute: no lease\n"},
 		{[]string{pod, "--release"}, pod + "/compute: no lease\n"},
 	}
@@ -70,7 +76,8 @@ func TestLease(t *testing.T) {
 func TestLeaseJSON(t *testing.T) {
 	a := startAgent(t, attended())
 	goldens(t, a, map[string][]string{
-		"lease-json": {"lease", "virt-launcher-db-x7k2p", "--for", "90s", "--reason", "migration", "-o", "json"},
+		"lease-json": {"lease", "virt-launcher-db-x7k2p", "--for", "90s", "--reason", "migration",
+			"-o", "json"},
 	})
 }
 
@@ -80,21 +87,31 @@ func TestLeaseErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		"no pod":        {[]string{"--release"}, ExitUsage, "want POD"},
-		"no action":     {[]string{"orphan"}, ExitUsage, "want --for DURATION and --reason TEXT, or --release"},
+		"no pod": {[]string{"--release"}, ExitUsage, "want POD"},
+		"no action": {[]string{"orphan"}, ExitUsage, "want --for DURATION and --reason TEXT, " +
+			"or --release"},
 		"only a reason": {[]string{"orphan", "--reason", "m"}, ExitUsage, "want --for DURATION"},
-		"both":          {[]string{"orphan", "--release", "--for", "5m"}, ExitUsage, "--release stands alone"},
-		"no duration":   {[]string{"orphan", "--for", "5"}, ExitUsage, `invalid argument "5" for "--for" flag`},
-		"too long":      {[]string{"orphan", "--for", "2h", "--reason", "m"}, ExitUsage, "--for 2h0m0s: want whole seconds, 1s to 1h0m0s"},
-		"no time":       {[]string{"orphan", "--for", "0s", "--reason", "m"}, ExitUsage, "--for 0s: want whole seconds"},
-		"no second":     {[]string{"orphan", "--for", "1500ms", "--reason", "m"}, ExitUsage, "--for 1.5s: want whole seconds"},
-		"no reason":     {[]string{"orphan", "--for", "5m"}, ExitUsage, `--reason: "": want one line`},
-		"two lines":     {[]string{"orphan", "--for", "5m", "--reason", "a\nb"}, ExitUsage, `--reason: "a\nb": want one line`},
-		"ambiguous":     {[]string{"twin", "--release"}, ExitUsage, "want one of a/twin, b/twin"},
-		"unknown":       {[]string{"none", "--release"}, ExitNotFound, `no pod "none"`},
-		"not tracked":   {[]string{"a/twin", "--release"}, ExitNotFound, "pod a/twin has no launcher with tracked VM processes on this node"},
+		"both": {[]string{"orphan", "--release", "--for", "5m"}, ExitUsage,
+			"--release stands alone"},
+		"no duration": {[]string{"orphan", "--for", "5"}, ExitUsage,
+			`invalid argument "5" for "--for" flag`},
+		"too long": {[]string{"orphan", "--for", "2h", "--reason", "m"}, ExitUsage,
+			"--for 2h0m0s: want whole seconds, 1s to 1h0m0s"},
+		"no time": {[]string{"orphan", "--for", "0s", "--reason", "m"}, ExitUsage,
+			"--for 0s: want whole seconds"},
+		"no second": {[]string{"orphan", "--for", "1500ms", "--reason", "m"}, ExitUsage,
+			"--for 1.5s: want whole seconds"},
+		"no reason": {[]string{"orphan", "--for", "5m"}, ExitUsage,
+			`--reason: "": want one line`},
+		"two lines": {[]string{"orphan", "--for", "5m", "--reason", "a\nb"}, ExitUsage,
+			`--reason: "a\nb": want one line`},
+		"ambiguous": {[]string{"twin", "--release"}, ExitUsage, "want one of a/twin, b/twin"},
+		"unknown":   {[]string{"none", "--release"}, ExitNotFound, `no pod "none"`},
+		"not tracked": {[]string{"a/twin", "--release"}, ExitNotFound,
+			"pod a/twin has no launcher with tracked VM processes on this node"},
 	}
-	a := startAgent(t, append(withVMs(), running("a", "twin", time.Hour), running("b", "twin", time.Hour))...)
+	a := startAgent(t, append(withVMs(), running("a", "twin", time.Hour),
+		running("b", "twin", time.Hour))...)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := run(t.Context(), t, a.socket, append([]string{"lease"}, tt.args...)...)

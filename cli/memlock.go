@@ -28,26 +28,35 @@ func (p *Program) memlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memlock --domain FILE | --vmi FILE --kubevirt-version VERSION",
 		Short: "Compute the memory-lock limit of a VM, with its terms",
-		Long: "Computes a VM's memory-lock limit and shows the terms of the sum. Needs no agent and no\n" +
+		Long: "Computes a VM's memory-lock limit and shows the terms of the sum. Needs no agent " +
+			"and no\n" +
 			"node.\n\n" +
 			"From a domain XML (--domain): libvirt's limit for QEMU. From a KubeVirt\n" +
-			"VirtualMachineInstance or VirtualMachine (--vmi): the launcher's overhead in that version\n" +
-			"of KubeVirt plus the guest's largest memory, if the VM has VFIO devices, SEV, real time or\n" +
+			"VirtualMachineInstance or VirtualMachine (--vmi): the launcher's overhead in that " +
+			"version\n" +
+			"of KubeVirt plus the guest's largest memory, if the VM has VFIO devices, SEV, real " +
+			"time or\n" +
 			"a required lock. With both: the larger limit.\n\n" +
-			"FILE may be - for standard input. With -o json, limitBytes is null without a limit, and\n" +
+			"FILE may be - for standard input. With -o json, limitBytes is null without a " +
+			"limit, and\n" +
 			"libvirt's value for unlimited, 9007199254740991, if unlimited is true.",
 		Example: "  virsh dumpxml db | " + p.displayName() + " memlock --domain -\n" +
-			"  " + p.displayName() + " memlock --vmi vmi.yaml --kubevirt-version 1.7 --ratio 1.5 -o json",
+			"  " + p.displayName() + " memlock --vmi vmi.yaml --kubevirt-version 1.7 --ratio 1.5 " +
+			"-o json",
 		Args: between(0, 0, "none: files are named by --domain and --vmi"),
 	}
 	var o memlockOptions
 	o.output = formatFlag(cmd, formatText, formatJSON)
 	flags := cmd.Flags()
 	flags.StringVar(&o.domain, "domain", "", "file with a domain XML")
-	flags.StringVar(&o.vmi, "vmi", "", "file with a VirtualMachineInstance or VirtualMachine, in YAML or JSON")
-	flags.StringVar(&o.version, "kubevirt-version", "", "KubeVirt version for --vmi, such as 1.7 or main")
-	flags.StringVar(&o.ratio, "ratio", "", "KubeVirt's additionalGuestMemoryOverheadRatio, such as 1.5")
-	flags.BoolVar(&o.nvlink2, "nvlink2", false, "the pSeries guest has a GPU with an NVLink2 bridge")
+	flags.StringVar(&o.vmi, "vmi", "", "file with a VirtualMachineInstance or VirtualMachine, in "+
+		"YAML or JSON")
+	flags.StringVar(&o.version, "kubevirt-version", "",
+		"KubeVirt version for --vmi, such as 1.7 or main")
+	flags.StringVar(&o.ratio, "ratio", "", "KubeVirt's additionalGuestMemoryOverheadRatio, such "+
+		"as 1.5")
+	flags.BoolVar(&o.nvlink2, "nvlink2", false, "the pSeries guest has a GPU with an NVLink2 "+
+		"bridge")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.memlock(cmd.InOrStdin(), o) }
 	return cmd
 }
@@ -74,7 +83,8 @@ func (o memlockOptions) check() error {
 	case o.domain == stdin && o.vmi == stdin:
 		return usage("--domain and --vmi: only one of them may be -")
 	case o.vmi != "" && o.version == "":
-		return usage("--kubevirt-version is missing: the overhead of --vmi depends on it; want a version such as 1.7, or main")
+		return usage("--kubevirt-version is missing: the overhead of --vmi depends on it; want a " +
+			"version such as 1.7, or main")
 	case o.vmi == "" && o.version != "":
 		return usage("--kubevirt-version %q: want it with --vmi only", o.version)
 	case o.vmi == "" && o.ratio != "":
@@ -97,7 +107,8 @@ func (o memlockOptions) compute(in io.Reader) (memlock.Result, error) {
 	if err != nil {
 		return memlock.Result{}, err
 	}
-	return memlock.VEP144(memlock.Demand{Implicit: own.Required, Base: own.Terms, Libvirt: libvirt}, own.Reason)
+	return memlock.VEP144(memlock.Demand{Implicit: own.Required, Base: own.Terms, Libvirt: libvirt},
+		own.Reason)
 }
 
 func (o memlockOptions) ofDomain(in io.Reader) (memlock.Result, error) {

@@ -14,10 +14,11 @@ const libvirtUnlimited = 9007199254740991
 
 // memlockJSON is the output of `memlock -o json`: a stable contract.
 type memlockJSON struct {
-	LimitBytes *int64            `json:"limitBytes"` // null: no limit needed
-	Unlimited  bool              `json:"unlimited"`
-	Terms      []memlockTermJSON `json:"terms"` // never null; their sum is limitBytes, unless unlimited
-	Reason     string            `json:"reason"`
+	LimitBytes *int64 `json:"limitBytes"` // null: no limit needed
+	Unlimited  bool   `json:"unlimited"`
+	// never null; their sum is limitBytes, unless unlimited
+	Terms  []memlockTermJSON `json:"terms"`
+	Reason string            `json:"reason"`
 }
 
 type memlockTermJSON struct {

@@ -15,11 +15,13 @@ const (
 	vdpaXML = `<domain type='kvm'><memory unit='GiB'>1</memory><devices>
 		<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface><interface type='vdpa'><source dev='/dev/vhost-vdpa-1'/></interface>
 		</devices></domain>`
-	lockedXML = `<domain type='kvm'><memory unit='GiB'>1</memory><memoryBacking><locked/></memoryBacking></domain>`
-	plainXML  = `<domain type='kvm'><memory unit='GiB'>1</memory></domain>`
+	lockedXML = `<domain type='kvm'><memory ` +
+		`unit='GiB'>1</memory><memoryBacking><locked/></memoryBacking></domain>`
+	plainXML = `<domain type='kvm'><memory unit='GiB'>1</memory></domain>`
 
-	plainVMI = `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: a}, spec: {domain: {devices: {}, memory: {guest: 1Gi}}}}`
-	gpuVMI   = `
+	plainVMI = `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: a}, ` +
+		`spec: {domain: {devices: {}, memory: {guest: 1Gi}}}}`
+	gpuVMI = `
 apiVersion: kubevirt.io/v1
 kind: VirtualMachineInstance
 metadata: {name: a}
@@ -56,22 +58,32 @@ func TestMemlockJSON(t *testing.T) {
 		want      *int64
 		unlimited bool
 	}{
-		"two vDPA":   {[]string{"--domain", writeInput(t, "d.xml", vdpaXML)}, number(3 << 30), false},
-		"locked":     {[]string{"--domain", writeInput(t, "d.xml", lockedXML)}, number(9007199254740991), true},
-		"no device":  {[]string{"--domain", writeInput(t, "d.xml", plainXML)}, nil, false},
-		"plain VMI":  {[]string{"--vmi", writeInput(t, "v.yaml", plainVMI), "--kubevirt-version", "v1.7.0"}, nil, false},
-		"GPU":        {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version", "v1.7.0"}, number(270<<20 + 1<<30 + 4<<30), false},
-		"libvirt's":  {[]string{"--vmi", writeInput(t, "v.yaml", plainVMI), "--kubevirt-version", "1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(3 << 30), false},
-		"the VMI's":  {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version", "1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(270<<20 + 1<<30 + 4<<30), false},
-		"with ratio": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version", "1.7", "--ratio", "2"}, number(2*(270<<20+1<<30) + 656 + 4<<30), false},
+		"two vDPA": {[]string{"--domain", writeInput(t, "d.xml", vdpaXML)},
+			number(3 << 30), false},
+		"locked": {[]string{"--domain", writeInput(t, "d.xml", lockedXML)},
+			number(9007199254740991), true},
+		"no device": {[]string{"--domain", writeInput(t, "d.xml", plainXML)}, nil, false},
+		"plain VMI": {[]string{"--vmi", writeInput(t, "v.yaml", plainVMI), "--kubevirt-version",
+			"v1.7.0"}, nil, false},
+		"GPU": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version",
+			"v1.7.0"}, number(270<<20 + 1<<30 + 4<<30), false},
+		"libvirt's": {[]string{"--vmi", writeInput(t, "v.yaml", plainVMI), "--kubevirt-version",
+			"1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(3 << 30), false},
+		"the VMI's": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version",
+			"1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(270<<20 + 1<<30 + 4<<30),
+			false},
+		"with ratio": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version",
+			"1.7", "--ratio", "2"}, number(2*(270<<20+1<<30) + 656 + 4<<30), false},
 	} {
 		got := runMemlock(t, append(c.args, "-o", "json")...)
 		var out memlockJSON
-		if err := json.Unmarshal([]byte(got.out), &out); err != nil || got.code != ExitOK || got.errOut != "" {
+		if err := json.Unmarshal([]byte(got.out), &out); err != nil || got.code != ExitOK ||
+			got.errOut != "" {
 			t.Errorf("%s: %v, %+v", name, err, got)
 			continue
 		}
-		if diff := cmp.Diff(c.want, out.LimitBytes); diff != "" || out.Unlimited != c.unlimited || out.Reason == "" {
+		if diff := cmp.Diff(c.want, out.LimitBytes); diff != "" || out.Unlimited != c.unlimited ||
+			out.Reason == "" {
 			t.Errorf("%s: %s\n%s", name, diff, got.out)
 		}
 		var sum int64
@@ -85,14 +97,16 @@ func TestMemlockJSON(t *testing.T) {
 }
 
 func TestMemlockText(t *testing.T) {
-	for name, text := range map[string]string{"memlock-vdpa": vdpaXML, "memlock-locked": lockedXML, "memlock-none": plainXML} {
+	for name, text := range map[string]string{"memlock-vdpa": vdpaXML, "memlock-locked": lockedXML,
+		"memlock-none": plainXML} {
 		got := runMemlock(t, "--domain", writeInput(t, "d.xml", text))
 		if got.code != ExitOK || got.errOut != "" {
 			t.Errorf("%s: %+v", name, got)
 		}
 		golden(t, name, got.out)
 	}
-	got := runMemlock(t, "--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version", "1.7", "--ratio", "1.5")
+	got := runMemlock(t, "--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version", "1.7",
+		"--ratio", "1.5")
 	golden(t, "memlock-vmi", got.out)
 }
 
@@ -100,7 +114,8 @@ func TestMemlockReadsStandardInput(t *testing.T) {
 	var out, errOut bytes.Buffer
 	chosen := formatJSON
 	o := memlockOptions{domain: "-", output: &chosen}
-	if err := testProgram(&out, &errOut).memlock(strings.NewReader(vdpaXML), o); err != nil || !strings.Contains(out.String(), `"limitBytes": 3221225472`) {
+	if err := testProgram(&out, &errOut).memlock(strings.NewReader(vdpaXML), o); err != nil ||
+		!strings.Contains(out.String(), `"limitBytes": 3221225472`) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
@@ -116,13 +131,20 @@ func TestMemlockErrors(t *testing.T) {
 		{nil, ExitUsage, "want --domain FILE, --vmi FILE, or both"},
 		{[]string{"x.xml"}, ExitUsage, "files are named by --domain and --vmi"},
 		{[]string{"--vmi", vmi}, ExitUsage, "--kubevirt-version is missing"},
-		{[]string{"--domain", xml, "--kubevirt-version", "1.7"}, ExitUsage, `--kubevirt-version "1.7": want it with --vmi only`},
-		{[]string{"--domain", xml, "--ratio", "2"}, ExitUsage, `--ratio "2": want it with --vmi only`},
-		{[]string{"--vmi", vmi, "--kubevirt-version", "1.7", "--nvlink2"}, ExitUsage, "--nvlink2: want it with --domain only"},
-		{[]string{"--vmi", "-", "--domain", "-", "--kubevirt-version", "1.7"}, ExitUsage, "only one of them may be -"},
-		{[]string{"--vmi", vmi, "--kubevirt-version", "0.53"}, ExitUsage, "--kubevirt-version: KubeVirt version \"0.53\""},
-		{[]string{"--vmi", vmi, "--kubevirt-version", "1.7", "--ratio", "0"}, ExitUsage, `--ratio: overhead ratio "0"`},
-		{[]string{"--domain", filepath.Join(t.TempDir(), "none.xml")}, ExitFailure, "none.xml: no such file"},
+		{[]string{"--domain", xml, "--kubevirt-version", "1.7"}, ExitUsage,
+			`--kubevirt-version "1.7": want it with --vmi only`},
+		{[]string{"--domain", xml, "--ratio", "2"}, ExitUsage,
+			`--ratio "2": want it with --vmi only`},
+		{[]string{"--vmi", vmi, "--kubevirt-version", "1.7", "--nvlink2"}, ExitUsage,
+			"--nvlink2: want it with --domain only"},
+		{[]string{"--vmi", "-", "--domain", "-", "--kubevirt-version", "1.7"}, ExitUsage,
+			"only one of them may be -"},
+		{[]string{"--vmi", vmi, "--kubevirt-version", "0.53"}, ExitUsage,
+			"--kubevirt-version: KubeVirt version \"0.53\""},
+		{[]string{"--vmi", vmi, "--kubevirt-version", "1.7", "--ratio", "0"}, ExitUsage,
+			`--ratio: overhead ratio "0"`},
+		{[]string{"--domain", filepath.Join(t.TempDir(), "none.xml")}, ExitFailure,
+			"none.xml: no such file"},
 		{[]string{"--domain", xml}, ExitFailure, "d.xml: domain XML: memory: there is none"},
 		{[]string{"--domain", large}, ExitFailure, "large.xml: larger than 16 MiB"},
 		{[]string{"--vmi", vmi, "--kubevirt-version", "1.7"}, ExitFailure, "v.yaml: "},

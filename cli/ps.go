@@ -15,11 +15,16 @@ func (p *Program) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the launchers of this node and their VM processes",
-		Long: "Lists the launchers of this node. VM is the VM process with its state, or the number of VM\n" +
-			"processes. PHASE is the phase of the launcher's tie. HEARTBEAT is the age of the last\n" +
-			"heartbeat, if heartbeats are expected. MEMLOCK is the granted memory-lock limit, or in\n" +
-			"brackets the requested one if none was granted. STATUS is the worst status among the\n" +
-			"settings. -o wide adds the container, the remaining time of a lease, and in SEEN the limit\n" +
+		Long: "Lists the launchers of this node. VM is the VM process with its state, or the " +
+			"number of VM\n" +
+			"processes. PHASE is the phase of the launcher's tie. HEARTBEAT is the age of the " +
+			"last\n" +
+			"heartbeat, if heartbeats are expected. MEMLOCK is the granted memory-lock limit, " +
+			"or in\n" +
+			"brackets the requested one if none was granted. STATUS is the worst status " +
+			"among the\n" +
+			"settings. -o wide adds the container, the remaining time of a lease, and in SEEN " +
+			"the limit\n" +
 			"in the kernel. inspect shows the reasons.",
 		Args: between(0, 0, "none"),
 	}
@@ -104,7 +109,8 @@ func settingNamed(l agentapi.Launcher, name string) agentapi.Setting {
 
 // bySeverity orders the statuses from worst to best.
 var bySeverity = []agentapi.Status{
-	agentapi.StatusDiffers, agentapi.StatusUnknown, agentapi.StatusIneffective, agentapi.StatusRepaired,
+	agentapi.StatusDiffers, agentapi.StatusUnknown, agentapi.StatusIneffective,
+	agentapi.StatusRepaired,
 	agentapi.StatusPending, agentapi.StatusYielded, agentapi.StatusObserved, agentapi.StatusApplied,
 }
 
@@ -117,7 +123,9 @@ func summary(l agentapi.Launcher) string {
 		return "would-refuse"
 	}
 	for _, status := range bySeverity {
-		if slices.ContainsFunc(l.Settings, func(s agentapi.Setting) bool { return s.Status == status }) {
+		if slices.ContainsFunc(l.Settings, func(s agentapi.Setting) bool {
+			return s.Status == status
+		}) {
 			return string(status)
 		}
 	}

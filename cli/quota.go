@@ -36,22 +36,32 @@ func (p *Program) quotaStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAMESPACE",
 		Short: "Show base, reservations, shares and free amounts",
-		Long: "Shows for each ResourceQuota of a namespace its own amounts (base), the reservations for\n" +
-			"live migrations, the enforced limit (hard), the charge (used), and the amount free for pods\n" +
-			"other than migration targets. Then shows the migrations and KubeVirt's settings for\n" +
+		Long: "Shows for each ResourceQuota of a namespace its own amounts (base), the " +
+			"reservations for\n" +
+			"live migrations, the enforced limit (hard), the charge (used), and the amount free " +
+			"for pods\n" +
+			"other than migration targets. Then shows the migrations and KubeVirt's " +
+			"settings for\n" +
 			"parallel migrations and timeouts.\n\n" +
-			"Reads from the API server and writes nothing. Requires a role with the verb \"list\" for\n" +
-			"pods, resourcequotas, migrationreservations and virtualmachineinstancemigrations, and\n" +
-			"\"get\" for the namespace. KubeVirt's settings require \"list\" for kubevirts in the whole\n" +
-			"cluster; without it they are left out. Use the same annotation flags as the controller.\n\n" +
+			"Reads from the API server and writes nothing. Requires a role with the verb " +
+			"\"list\" for\n" +
+			"pods, resourcequotas, migrationreservations and " +
+			"virtualmachineinstancemigrations, and\n" +
+			"\"get\" for the namespace. KubeVirt's settings require \"list\" for kubevirts in " +
+			"the whole\n" +
+			"cluster; without it they are left out. Use the same annotation flags as the " +
+			"controller.\n\n" +
 			"Exit code 4: the namespace does not exist.",
-		Example: "  " + p.displayName() + " quota status vms\n  " + p.displayName() + " quota status vms -o json --kubeconfig admin.conf",
-		Args:    between(1, 1, "NAMESPACE"),
+		Example: "  " + p.displayName() + " quota status vms\n  " + p.displayName() +
+			" quota status vms -o json --kubeconfig admin.conf",
+		Args: between(1, 1, "NAMESPACE"),
 	}
 	var o quotaOptions
 	o.output = formatFlag(cmd, formatTable, formatJSON)
 	o.addFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.quotaStatus(cmd, o, args[0]) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.quotaStatus(cmd, o, args[0])
+	}
 	return cmd
 }
 
@@ -59,7 +69,8 @@ func (p *Program) quotaStatusCommand() *cobra.Command {
 func (o *quotaOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, kubeconfigFlag, "",
-		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account (default: KUBECONFIG, or kubectl's)")
+		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account "+
+			"(default: KUBECONFIG, or kubectl's)")
 	quotaflags.Add(flags, &o.quota)
 }
 
@@ -99,7 +110,8 @@ func (p *Program) quotaStatus(cmd *cobra.Command, o quotaOptions, namespace stri
 // quotaCluster returns the selected cluster. An agent cannot answer, so the default is kubectl's
 // cluster under any program name.
 func (p *Program) quotaCluster(cmd *cobra.Command, kubeconfig string) (*cluster, error) {
-	if !cmd.Flags().Changed(kubeconfigFlag) && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+	if !cmd.Flags().Changed(kubeconfigFlag) && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) ==
+		"" {
 		if _, err := os.Stat(clientcmd.RecommendedHomeFile); err == nil {
 			kubeconfig = clientcmd.RecommendedHomeFile
 		}

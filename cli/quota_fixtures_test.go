@@ -45,21 +45,28 @@ func startQuotaServer(t *testing.T) *quotaServer {
 	s := &quotaServer{kubeconfig: filepath.Join(t.TempDir(), "config"), objects: map[string]any{
 		podsPath: corev1.PodList{Items: []corev1.Pod{targetOf("m-db")}},
 		reservationsPath: v1alpha1.MigrationReservationList{Items: []v1alpha1.MigrationReservation{
-			reservation("m-web", "web", v1alpha1.PhaseReserved, "4", "8Gi"), reservation("m-db", "db", v1alpha1.PhaseCharged, "2", "4Gi"),
+			reservation("m-web", "web", v1alpha1.PhaseReserved, "4", "8Gi"),
+			reservation("m-db", "db", v1alpha1.PhaseCharged, "2", "4Gi"),
 			reservation("m-old", "old", v1alpha1.PhaseExpired, "9", "9Gi"),
 		}},
-		migrationsPath: kubevirtv1.VirtualMachineInstanceMigrationList{Items: []kubevirtv1.VirtualMachineInstanceMigration{
-			migration("m-db", "db", kubevirtv1.MigrationRunning), rejected(migration("m-web", "web", kubevirtv1.MigrationPending)),
-			migration("m-new", "new", ""), migration("m-done", "new", kubevirtv1.MigrationSucceeded),
-		}},
-		quotasPath:    corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{raisedQuota(), optedOutQuota(), brokenQuota()}},
+		migrationsPath: kubevirtv1.VirtualMachineInstanceMigrationList{
+			Items: []kubevirtv1.VirtualMachineInstanceMigration{
+				migration("m-db", "db", kubevirtv1.MigrationRunning),
+				rejected(migration("m-web", "web", kubevirtv1.MigrationPending)),
+				migration("m-new", "new", ""),
+				migration("m-done", "new", kubevirtv1.MigrationSucceeded),
+			}},
+		quotasPath: corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{raisedQuota(),
+			optedOutQuota(), brokenQuota()}},
 		namespacePath: namespaceWithShare(),
 		kubevirtsPath: kubevirtv1.KubeVirtList{Items: []kubevirtv1.KubeVirt{kubevirtObject()}},
 	}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	config := "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], " +
-		"users: [{name: a, user: {}}], clusters: [{name: a, cluster: {server: '" + server.URL + "'}}]}"
+	config := "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: " +
+		"{cluster: a, user: a}}], " +
+		"users: [{name: a, user: {}}], clusters: [{name: a, cluster: {server: '" +
+		server.URL + "'}}]}"
 	if err := os.WriteFile(s.kubeconfig, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -110,17 +117,21 @@ func inVMs(name string) metav1.ObjectMeta {
 // targetOf returns the target pod of a migration.
 func targetOf(migration string) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: inVMs("virt-launcher-" + migration)}
-	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher", kubevirtv1.MigrationJobLabel: migration}
+	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher",
+		kubevirtv1.MigrationJobLabel: migration}
 	pod.Status.Phase = corev1.PodRunning
 	return pod
 }
 
-func reservation(migration, vm string, phase v1alpha1.Phase, cpu, memory string) v1alpha1.MigrationReservation {
+func reservation(
+	migration, vm string, phase v1alpha1.Phase, cpu, memory string,
+) v1alpha1.MigrationReservation {
 	r := v1alpha1.MigrationReservation{ObjectMeta: inVMs(migration)}
 	r.Spec.Migration = v1alpha1.Reference{Name: migration, UID: types.UID(migration)}
 	r.Spec.VMI.Name = vm
 	r.Spec.Pods = []v1alpha1.ReservedPod{
-		{Role: v1alpha1.RoleLauncher, Charge: amounts("limits.cpu", cpu, "limits.memory", memory, "requests.cpu", "100m", "pods", "1")},
+		{Role: v1alpha1.RoleLauncher, Charge: amounts("limits.cpu", cpu, "limits.memory", memory,
+			"requests.cpu", "100m", "pods", "1")},
 	}
 	r.Status.Phase = phase
 	switch phase {
@@ -132,15 +143,20 @@ func reservation(migration, vm string, phase v1alpha1.Phase, cpu, memory string)
 	return r
 }
 
-func migration(name, vm string, phase kubevirtv1.VirtualMachineInstanceMigrationPhase) kubevirtv1.VirtualMachineInstanceMigration {
+func migration(
+	name, vm string, phase kubevirtv1.VirtualMachineInstanceMigrationPhase,
+) kubevirtv1.VirtualMachineInstanceMigration {
 	m := kubevirtv1.VirtualMachineInstanceMigration{ObjectMeta: inVMs(name)}
 	m.Spec.VMIName, m.Status.Phase = vm, phase
 	return m
 }
 
-func rejected(m kubevirtv1.VirtualMachineInstanceMigration) kubevirtv1.VirtualMachineInstanceMigration {
+func rejected(
+	m kubevirtv1.VirtualMachineInstanceMigration,
+) kubevirtv1.VirtualMachineInstanceMigration {
 	m.Status.Conditions = []kubevirtv1.VirtualMachineInstanceMigrationCondition{
-		{Type: kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota, Status: corev1.ConditionTrue},
+		{Type: kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota,
+			Status: corev1.ConditionTrue},
 	}
 	return m
 }
@@ -163,7 +179,8 @@ func optedOutQuota() corev1.ResourceQuota {
 	q := corev1.ResourceQuota{ObjectMeta: inVMs("left-alone")}
 	q.Spec.Hard = amounts("requests.cpu", "20")
 	q.Annotations = map[string]string{quota.DefaultPrefix + "skipResourceQuotaAutoScaling": "true"}
-	q.Status = corev1.ResourceQuotaStatus{Hard: amounts("requests.cpu", "20"), Used: amounts("requests.cpu", "1500m")}
+	q.Status = corev1.ResourceQuotaStatus{Hard: amounts("requests.cpu", "20"),
+		Used: amounts("requests.cpu", "1500m")}
 	return q
 }
 
@@ -184,13 +201,18 @@ func (s *quotaServer) serveDocumentedExample() {
 		quota.BaseAnnotation:    `{"limits.cpu":"12","limits.memory":"16Gi","pods":"10"}`,
 		quota.AppliedAnnotation: `{"limits.cpu":"12","limits.memory":"28Gi","pods":"12"}`,
 	}
-	q.Status.Hard, q.Status.Used = q.Spec.Hard, amounts("limits.cpu", "8", "limits.memory", "16Gi", "pods", "3")
+	q.Status.Hard, q.Status.Used = q.Spec.Hard, amounts("limits.cpu", "8", "limits.memory", "16Gi",
+		"pods", "3")
 	s.objects[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{q}}
-	db, web := reservation("m-db", "db", v1alpha1.PhaseCharged, "2", "4Gi"), reservation("m-web", "web", v1alpha1.PhaseGranted, "4", "8Gi")
-	s.objects[reservationsPath] = v1alpha1.MigrationReservationList{Items: []v1alpha1.MigrationReservation{db, web}}
-	s.objects[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{Items: []kubevirtv1.VirtualMachineInstanceMigration{
-		migration("m-db", "db", kubevirtv1.MigrationRunning), migration("m-web", "web", kubevirtv1.MigrationPending),
-	}}
+	db, web := reservation("m-db", "db", v1alpha1.PhaseCharged, "2", "4Gi"),
+		reservation("m-web", "web", v1alpha1.PhaseGranted, "4", "8Gi")
+	s.objects[reservationsPath] = v1alpha1.MigrationReservationList{
+		Items: []v1alpha1.MigrationReservation{db, web}}
+	s.objects[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{
+		Items: []kubevirtv1.VirtualMachineInstanceMigration{
+			migration("m-db", "db", kubevirtv1.MigrationRunning),
+			migration("m-web", "web", kubevirtv1.MigrationPending),
+		}}
 }
 
 func namespaceWithShare() corev1.Namespace {
@@ -202,7 +224,8 @@ func namespaceWithShare() corev1.Namespace {
 func kubevirtObject() kubevirtv1.KubeVirt {
 	k := kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}}
 	k.Spec.Configuration.MigrationConfiguration = &kubevirtv1.MigrationConfiguration{
-		ParallelMigrationsPerCluster: new(uint32(20)), BandwidthPerMigration: new(resource.MustParse("64Mi")), AllowPostCopy: new(true),
+		ParallelMigrationsPerCluster: new(uint32(20)),
+		BandwidthPerMigration:        new(resource.MustParse("64Mi")), AllowPostCopy: new(true),
 		UtilityVolumesTimeout: new(int64(60)),
 	}
 	return k

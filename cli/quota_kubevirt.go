@@ -28,7 +28,8 @@ func newKubevirtJSON(r quotaReader) kubevirtJSON {
 	if set == nil {
 		set = &kubevirtv1.MigrationConfiguration{}
 	}
-	return kubevirtJSON{Object: r.kubevirt.Namespace + "/" + r.kubevirt.Name, Settings: migrationSettings(set)}
+	return kubevirtJSON{Object: r.kubevirt.Namespace + "/" + r.kubevirt.Name,
+		Settings: migrationSettings(set)}
 }
 
 // migrationSettings returns the settings for parallel migrations and timeouts, with the defaults of

@@ -18,7 +18,8 @@ func (p *Program) writeQuotaStatus(s quotaStatusJSON) error {
 		}
 	}
 	if len(s.Quotas) == 0 {
-		fmt.Fprintf(p.Out, "no ResourceQuota in namespace %s, or none without a fault\n\n", s.Namespace)
+		fmt.Fprintf(p.Out, "no ResourceQuota in namespace %s, or none without a fault\n\n",
+			s.Namespace)
 	}
 	if text := s.Maintenance.String(); text != "" {
 		fmt.Fprintf(p.Out, "maintenance share: %s\n\n", text)
@@ -102,7 +103,8 @@ func (p *Program) writeMigrations(s quotaStatusJSON) error {
 		if m.Rejected {
 			state += " (rejected by a quota)"
 		}
-		rows = append(rows, []string{m.VM, m.Migration, state, string(m.Phase), formatReserved(m.Reserved, charged), p.until(m.Deadline)})
+		rows = append(rows, []string{m.VM, m.Migration, state, string(m.Phase),
+			formatReserved(m.Reserved, charged), p.until(m.Deadline)})
 	}
 	err := table(p.Out, rows)
 	fmt.Fprintln(p.Out)

@@ -42,7 +42,8 @@ func (r *quotaReader) read(ctx context.Context) error {
 }
 
 func (r *quotaReader) readPods(ctx context.Context) error {
-	list, err := r.client.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: quota.PodsOfVMs().String()})
+	list, err := r.client.CoreV1().Pods(r.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: quota.PodsOfVMs().String()})
 	if err != nil {
 		return r.failed(err, "list", "pods")
 	}
@@ -52,9 +53,11 @@ func (r *quotaReader) readPods(ctx context.Context) error {
 
 func (r *quotaReader) readReservations(ctx context.Context) error {
 	var list v1alpha1.MigrationReservationList
-	err := r.get(ctx, &list, v1alpha1.Group, v1alpha1.Version, "namespaces", r.namespace, "migrationreservations")
+	err := r.get(ctx, &list, v1alpha1.Group, v1alpha1.Version, "namespaces", r.namespace,
+		"migrationreservations")
 	if apierrors.IsNotFound(err) {
-		r.notes = append(r.notes, "migrationreservations.mooring.dev is not installed in the cluster: there are no reservations")
+		r.notes = append(r.notes, "migrationreservations.mooring.dev is not installed in the "+
+			"cluster: there are no reservations")
 		return nil
 	}
 	r.snapshot.Reservations = read.Pointers(list.Items)
@@ -63,12 +66,14 @@ func (r *quotaReader) readReservations(ctx context.Context) error {
 
 func (r *quotaReader) readMigrations(ctx context.Context) error {
 	var list kubevirtv1.VirtualMachineInstanceMigrationList
-	err := r.get(ctx, &list, kubevirtv1.GroupVersion.Group, "v1", "namespaces", r.namespace, "virtualmachineinstancemigrations")
+	err := r.get(ctx, &list, kubevirtv1.GroupVersion.Group, "v1", "namespaces", r.namespace,
+		"virtualmachineinstancemigrations")
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // without KubeVirt, which the output shows
 	case apierrors.IsForbidden(err):
-		err = clusterError(err, "list", "virtualmachineinstancemigrations", "showing only migrations with a reservation")
+		err = clusterError(err, "list", "virtualmachineinstancemigrations",
+			"showing only migrations with a reservation")
 		r.notes = append(r.notes, err.Error())
 		return nil
 	}
@@ -86,7 +91,8 @@ func (r *quotaReader) readQuotas(ctx context.Context) error {
 }
 
 func (r *quotaReader) readNamespace(ctx context.Context) (err error) {
-	r.snapshot.Namespace, err = r.client.CoreV1().Namespaces().Get(ctx, r.namespace, metav1.GetOptions{})
+	r.snapshot.Namespace, err = r.client.CoreV1().Namespaces().Get(ctx, r.namespace,
+		metav1.GetOptions{})
 	return r.failed(err, "get", "namespaces")
 }
 
@@ -123,5 +129,6 @@ func (r *quotaReader) get(ctx context.Context, into any, path ...string) error {
 }
 
 func (r *quotaReader) failed(err error, verb, resource string) error {
-	return clusterError(err, verb, resource, fmt.Sprintf("quota status of namespace %s", r.namespace))
+	return clusterError(err, verb, resource, fmt.Sprintf("quota status of namespace %s",
+		r.namespace))
 }

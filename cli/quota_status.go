@@ -54,14 +54,15 @@ type resourceJSON struct {
 
 // migrationJSON is a running migration, or one with a reservation.
 type migrationJSON struct {
-	VM        string              `json:"vm"`
-	Migration string              `json:"migration"`
-	UID       string              `json:"uid"`
-	State     string              `json:"state,omitempty"` // KubeVirt's phase, or "gone"; empty: unknown
-	Rejected  bool                `json:"rejected"`        // by a quota, according to KubeVirt
-	Phase     v1alpha1.Phase      `json:"phase,omitempty"` // of the reservation; empty: none
-	Reserved  corev1.ResourceList `json:"reserved"`
-	Deadline  *time.Time          `json:"deadline,omitempty"`
+	VM        string `json:"vm"`
+	Migration string `json:"migration"`
+	UID       string `json:"uid"`
+	// KubeVirt's phase, or "gone"; empty: unknown
+	State    string              `json:"state,omitempty"`
+	Rejected bool                `json:"rejected"`        // by a quota, according to KubeVirt
+	Phase    v1alpha1.Phase      `json:"phase,omitempty"` // of the reservation; empty: none
+	Reserved corev1.ResourceList `json:"reserved"`
+	Deadline *time.Time          `json:"deadline,omitempty"`
 }
 
 type faultJSON struct {
@@ -151,13 +152,15 @@ func newMigrationsJSON(r quotaReader) []migrationJSON {
 	}
 	for uid, m := range byUID {
 		if !m.IsFinal() {
-			j := migrationJSON{VM: m.Spec.VMIName, Migration: m.Name, UID: uid, Reserved: corev1.ResourceList{}}
+			j := migrationJSON{VM: m.Spec.VMIName, Migration: m.Name, UID: uid,
+				Reserved: corev1.ResourceList{}}
 			j.observe(m)
 			all = append(all, j)
 		}
 	}
 	slices.SortFunc(all, func(a, b migrationJSON) int {
-		return cmp.Or(cmp.Compare(a.VM, b.VM), cmp.Compare(a.Migration, b.Migration), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.VM, b.VM), cmp.Compare(a.Migration, b.Migration),
+			cmp.Compare(a.UID, b.UID))
 	})
 	return all
 }
@@ -189,7 +192,8 @@ func reservationJSON(r *v1alpha1.MigrationReservation) migrationJSON {
 func (j *migrationJSON) observe(m *kubevirtv1.VirtualMachineInstanceMigration) {
 	j.State = cmp.Or(string(m.Status.Phase), string(kubevirtv1.MigrationPending))
 	for _, c := range m.Status.Conditions {
-		if c.Type == kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota && c.Status == corev1.ConditionTrue {
+		if c.Type == kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota &&
+			c.Status == corev1.ConditionTrue {
 			j.Rejected = true
 		}
 	}

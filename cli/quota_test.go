@@ -24,7 +24,8 @@ func quotaStatusOf(t *testing.T, s *quotaServer, args ...string) result {
 }
 
 func TestQuotaStatus(t *testing.T) {
-	for name, args := range map[string][]string{"quota-status": nil, "quota-status-json": {"-o", "json"}} {
+	for name, args := range map[string][]string{"quota-status": nil,
+		"quota-status-json": {"-o", "json"}} {
 		t.Run(name, func(t *testing.T) {
 			got := quotaStatusOf(t, startQuotaServer(t), args...)
 			if got.code != ExitOK || got.errOut != "" {
@@ -43,7 +44,8 @@ func TestQuotaStatusRequests(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var want []string
-	for _, path := range []string{podsPath, reservationsPath, migrationsPath, quotasPath, namespacePath, kubevirtsPath} {
+	for _, path := range []string{podsPath, reservationsPath, migrationsPath, quotasPath,
+		namespacePath, kubevirtsPath} {
 		want = append(want, "GET "+path)
 	}
 	if diff := cmp.Diff(want, s.requests); diff != "" {
@@ -58,28 +60,53 @@ func TestQuotaStatusWithMissingParts(t *testing.T) {
 		want   []string
 	}{
 		"reservations": {func(s *quotaServer) { delete(s.objects, reservationsPath) },
-			[]string{"limits.cpu     8     0 ", "note: migrationreservations.mooring.dev is not installed in the cluster: there are no reservations\n"}},
-		"KubeVirt": {func(s *quotaServer) { delete(s.objects, kubevirtsPath); delete(s.objects, migrationsPath) },
-			[]string{"db   m-db       -      Charged", "\nKubeVirt's settings: KubeVirt is not installed in the cluster\n"}},
-		"KubeVirt object": {func(s *quotaServer) { s.objects[kubevirtsPath] = kubevirtv1.KubeVirtList{} },
+			[]string{"limits.cpu     8     0 ", "note: migrationreservations.mooring.dev is not " +
+				"installed in the cluster: there are no reservations\n"}},
+		"KubeVirt": {func(s *quotaServer) {
+			delete(s.objects, kubevirtsPath)
+			delete(s.objects, migrationsPath)
+		},
+			[]string{"db   m-db       -      Charged", "\nKubeVirt's settings: KubeVirt is not " +
+				"installed in the cluster\n"}},
+		"KubeVirt object": {func(s *quotaServer) {
+			s.objects[kubevirtsPath] = kubevirtv1.KubeVirtList{}
+		},
 			[]string{"\nKubeVirt's settings: KubeVirt is not installed in the cluster\n"}},
 		"right to read KubeVirt": {func(s *quotaServer) { s.forbid(kubevirtsPath, "kubevirts") },
-			[]string{`KubeVirt's settings: not known: `, `requires a role with the verb "list" for kubevirts`}},
+			[]string{`KubeVirt's settings: not known: `,
+				`requires a role with the verb "list" for kubevirts`}},
 		"settings": {func(s *quotaServer) {
-			s.objects[kubevirtsPath] = kubevirtv1.KubeVirtList{Items: make([]kubevirtv1.KubeVirt, 1)}
+			s.objects[kubevirtsPath] = kubevirtv1.KubeVirtList{
+				Items: make([]kubevirtv1.KubeVirt, 1)}
 		},
-			[]string{"parallelMigrationsPerCluster       5             KubeVirt's default", "allowWorkloadDisruption            false         KubeVirt's default"}},
-		"valid settings": {func(s *quotaServer) { s.objects[kubevirtsPath] = map[string]any{"items": "none"} },
+			[]string{"parallelMigrationsPerCluster       5             KubeVirt's default",
+				"allowWorkloadDisruption            false         KubeVirt's default"}},
+		"valid settings": {func(s *quotaServer) {
+			s.objects[kubevirtsPath] = map[string]any{"items": "none"}
+		},
 			[]string{"KubeVirt's settings: not known: decode a *v1.KubeVirtList: "}},
-		"right to list migrations": {func(s *quotaServer) { s.forbid(migrationsPath, "virtualmachineinstancemigrations") },
-			[]string{"db   m-db       -      Charged", `requires a role with the verb "list" for virtualmachineinstancemigrations`}},
-		"migrations": {func(s *quotaServer) { delete(s.objects, reservationsPath); delete(s.objects, migrationsPath) }, []string{"no migrations\n"}},
-		"a migration": {func(s *quotaServer) { s.objects[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{} },
+		"right to list migrations": {func(s *quotaServer) {
+			s.forbid(migrationsPath, "virtualmachineinstancemigrations")
+		},
+			[]string{"db   m-db       -      Charged",
+				`requires a role with the verb "list" for virtualmachineinstancemigrations`}},
+		"migrations": {func(s *quotaServer) {
+			delete(s.objects, reservationsPath)
+			delete(s.objects, migrationsPath)
+		}, []string{"no migrations\n"}},
+		"a migration": {func(s *quotaServer) {
+			s.objects[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{}
+		},
 			[]string{"db   m-db       gone   Charged"}},
-		"quotas": {func(s *quotaServer) { s.objects[quotasPath] = corev1.ResourceQuotaList{} }, []string{"no ResourceQuota in namespace vms"}},
+		"quotas": {func(s *quotaServer) { s.objects[quotasPath] = corev1.ResourceQuotaList{} },
+			[]string{"no ResourceQuota in namespace vms"}},
 		"valid maintenance share": {func(s *quotaServer) {
-			s.objects[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{"harvesterhci.io/maintenanceQuota": "half"}}}
-		}, []string{`fault: Namespace vms: annotation harvesterhci.io/maintenanceQuota: "half": want JSON`}},
+			s.objects[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms",
+				Annotations: map[string]string{"harvesterhci.io/maintenanceQuota": "half"}}}
+		},
+			[]string{
+				`fault: Namespace vms: annotation harvesterhci.io/maintenanceQuota: "half": ` +
+					`want JSON`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startQuotaServer(t)
@@ -109,19 +136,30 @@ func TestQuotaStatusErrors(t *testing.T) {
 		want   string
 	}{
 		"no such namespace": {func(s *quotaServer) {
-			s.objects[namespacePath] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "vms" not found`)
-		}, nil, ExitNotFound, "error: quota status of namespace vms: namespaces \"vms\" not found\n"},
-		"no right to pods":         {forbidden(podsPath, "pods"), nil, ExitPermission, `requires a role with the verb "list" for pods`},
-		"no right to reservations": {forbidden(reservationsPath, "migrationreservations"), nil, ExitPermission, `requires a role with the verb "list" for migrationreservations`},
-		"no right to quotas":       {forbidden(quotasPath, "resourcequotas"), nil, ExitPermission, `requires a role with the verb "list" for resourcequotas`},
-		"reservations of another version": {func(s *quotaServer) { s.objects[reservationsPath] = map[string]any{"items": 7} }, nil, ExitFailure,
+			s.objects[namespacePath] = failure(http.StatusNotFound, metav1.StatusReasonNotFound,
+				`namespaces "vms" not found`)
+		}, nil, ExitNotFound, "error: quota status of namespace vms: namespaces \"vms\" not " +
+			"found\n"},
+		"no right to pods": {forbidden(podsPath, "pods"), nil, ExitPermission,
+			`requires a role with the verb "list" for pods`},
+		"no right to reservations": {forbidden(reservationsPath, "migrationreservations"), nil,
+			ExitPermission, `requires a role with the verb "list" for migrationreservations`},
+		"no right to quotas": {forbidden(quotasPath, "resourcequotas"), nil, ExitPermission,
+			`requires a role with the verb "list" for resourcequotas`},
+		"reservations of another version": {func(s *quotaServer) {
+			s.objects[reservationsPath] = map[string]any{"items": 7}
+		}, nil, ExitFailure,
 			"quota status of namespace vms: decode a *v1alpha1.MigrationReservationList: "},
-		"prefix":               {nil, []string{"--annotation-prefix=example.com"}, ExitUsage, `--annotation-prefix "example.com": want a domain and a slash`},
-		"manager's annotation": {nil, []string{"--manager-annotation=a b"}, ExitUsage, `--manager-annotation "a b": want the name of an annotation, or -`},
-		"manager's label":      {nil, []string{"--manager-label=-"}, ExitUsage, `--manager-label "-": want the name of a label`},
-		"no cluster":           {nil, []string{"--kubeconfig="}, ExitUsage, "no cluster: want --kubeconfig FILE, or KUBECONFIG"},
-		"two namespaces":       {nil, []string{"lab"}, ExitUsage, "want NAMESPACE"},
-		"format":               {nil, []string{"-o", "wide"}, ExitUsage, "want table or json"},
+		"prefix": {nil, []string{"--annotation-prefix=example.com"}, ExitUsage,
+			`--annotation-prefix "example.com": want a domain and a slash`},
+		"manager's annotation": {nil, []string{"--manager-annotation=a b"}, ExitUsage,
+			`--manager-annotation "a b": want the name of an annotation, or -`},
+		"manager's label": {nil, []string{"--manager-label=-"}, ExitUsage,
+			`--manager-label "-": want the name of a label`},
+		"no cluster": {nil, []string{"--kubeconfig="}, ExitUsage,
+			"no cluster: want --kubeconfig FILE, or KUBECONFIG"},
+		"two namespaces": {nil, []string{"lab"}, ExitUsage, "want NAMESPACE"},
+		"format":         {nil, []string{"-o", "wide"}, ExitUsage, "want table or json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startQuotaServer(t)
@@ -149,15 +187,18 @@ func TestQuotaStatusOfInvalidNamespace(t *testing.T) {
 // The annotation flags have the same meaning as in the controller.
 func TestQuotaStatusFlags(t *testing.T) {
 	s := startQuotaServer(t)
-	s.objects[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{
-		"example.com/maintenanceQuota": `{"limitsMemoryPercent": 25}`,
-		"example.com/quota":            `{"limit":{"limitsCpu":"7"}}`,
-	}}}
+	s.objects[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms",
+		Annotations: map[string]string{
+			"example.com/maintenanceQuota": `{"limitsMemoryPercent": 25}`,
+			"example.com/quota":            `{"limit":{"limitsCpu":"7"}}`,
+		}}}
 	managed := raisedQuota()
 	managed.Labels = map[string]string{"example.com/managed": "true"}
 	s.objects[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{managed}}
-	got := quotaStatusOf(t, s, "--annotation-prefix=example.com/", "--manager-annotation=example.com/quota", "--manager-label=example.com/managed")
-	for _, want := range []string{"limits.cpu     7  ", "maintenance share: 25% of limits.memory\n"} {
+	got := quotaStatusOf(t, s, "--annotation-prefix=example.com/",
+		"--manager-annotation=example.com/quota", "--manager-label=example.com/managed")
+	for _, want := range []string{"limits.cpu     7  ", "maintenance share: 25% of " +
+		"limits.memory\n"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("output lacks %q:\n%s%s", want, got.out, got.errOut)
 		}
@@ -179,7 +220,8 @@ func TestQuotaStatusSelectsCluster(t *testing.T) {
 		t.Setenv(clientcmd.RecommendedConfigPathEnvVar, c.env)
 		clientcmd.RecommendedHomeFile = c.home
 		var out, errOut bytes.Buffer
-		if code := testProgram(&out, &errOut).Run(t.Context(), []string{"quota", "status", "vms"}); code != c.code {
+		if code := testProgram(&out, &errOut).Run(t.Context(),
+			[]string{"quota", "status", "vms"}); code != c.code {
 			t.Errorf("%s: exit code %d, %q; want %d", name, code, errOut.String(), c.code)
 		}
 	}

@@ -29,22 +29,34 @@ const resizeTimeout = 10 * time.Minute
 func (p *Program) resizeCommand() *cobra.Command {
 	var flags resizeFlags
 	cmd := &cobra.Command{
-		Use:   "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT | --cpu-shares N)... [--dry-run | --wait]",
+		Use: "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT | --cpu-shares " +
+			"N)... [--dry-run | --wait]",
 		Short: "Request a different size of a running VM",
-		Long: "Requests a different size of a pod's VM. The sidecar in the pod resizes the VM, and this\n" +
+		Long: "Requests a different size of a pod's VM. The sidecar in the pod resizes the VM, " +
+			"and this\n" +
 			"command prints its reports.\n\n" +
-			"With Kubernetes, the pod's annotations hold the desired size. The command patches only the\n" +
-			"annotations of the given flags, in the cluster of --kubeconfig, of KUBECONFIG, or for\n" +
-			"`kubectl mooring` in kubectl's cluster. It requires a role with the verb \"patch\" for pods.\n" +
-			"With --dry-run, the API server only checks the patch. If the pod runs on this node, its\n" +
-			"agent then requests a plan from the pod. --wait follows the agent's reports if the pod runs\n" +
-			"on this node, and otherwise the pod's Events: the plan at the start, and all steps at the\n" +
-			"end. Following Events requires the verb \"get\" for pods, and \"list\" and \"watch\" for\n" +
+			"With Kubernetes, the pod's annotations hold the desired size. The command patches " +
+			"only the\n" +
+			"annotations of the given flags, in the cluster of --kubeconfig, of KUBECONFIG, " +
+			"or for\n" +
+			"`kubectl mooring` in kubectl's cluster. It requires a role with the verb \"patch\" " +
+			"for pods.\n" +
+			"With --dry-run, the API server only checks the patch. If the pod runs on this " +
+			"node, its\n" +
+			"agent then requests a plan from the pod. --wait follows the agent's reports if the " +
+			"pod runs\n" +
+			"on this node, and otherwise the pod's Events: the plan at the start, and all steps " +
+			"at the\n" +
+			"end. Following Events requires the verb \"get\" for pods, and \"list\" and " +
+			"\"watch\" for\n" +
 			"events. --wait accepts only Events of a new generation whose annotation\n" +
 			agentapi.DesiredKey + " has the values of the given flags.\n\n" +
-			"Without Kubernetes, the command sends the size to the agent of this node. It replaces the\n" +
-			"last request. Dimensions without a flag stay as they are, or follow the container's limits\n" +
-			"if the sidecar is configured to. POD is as for inspect, and the request applies to all\n" +
+			"Without Kubernetes, the command sends the size to the agent of this node. It " +
+			"replaces the\n" +
+			"last request. Dimensions without a flag stay as they are, or follow the container's " +
+			"limits\n" +
+			"if the sidecar is configured to. POD is as for inspect, and the request applies " +
+			"to all\n" +
 			"launchers with this namespace and name.",
 		Example: fmt.Sprintf("  %[1]s resize vms/vm-1 --vcpus 4 --memory 4Gi --wait\n"+
 			"  %[1]s resize vms/vm-1 --cpu-quota 150%% --dry-run\n"+
@@ -54,10 +66,15 @@ func (p *Program) resizeCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&flags.vcpus, "vcpus", 0, "number of vCPUs")
 	cmd.Flags().StringVar(&flags.memory, "memory", "", "memory of the guest, such as 4Gi")
-	cmd.Flags().StringVar(&flags.cpuQuota, "cpu-quota", "", `CPU time of all vCPUs together in percent of one CPU, such as 150%; frequencies of a vCPU and of the host, such as 1200/2400MHz; or "none"`)
-	cmd.Flags().IntVar(&flags.cpuShares, "cpu-shares", 0, fmt.Sprintf("weight against other VMs for CPU time, %d to %d; 100 is usual", api.MinCPUShares, api.MaxCPUShares))
+	cmd.Flags().StringVar(&flags.cpuQuota, "cpu-quota", "",
+		`CPU time of all vCPUs together in percent of one CPU, such as 150%; frequencies of a `+
+			`vCPU and of the host, such as 1200/2400MHz; or "none"`)
+	cmd.Flags().IntVar(&flags.cpuShares, "cpu-shares", 0,
+		fmt.Sprintf("weight against other VMs for CPU time, %d to %d; 100 is usual",
+			api.MinCPUShares, api.MaxCPUShares))
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only request and show the plan")
-	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step until the VM has the size")
+	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step until the VM "+
+		"has the size")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "maximum wait for the pod")
 	flags.cluster.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -83,7 +100,8 @@ func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error)
 	annotations := map[string]string{}
 	for flag, a := range map[string]struct{ key, value string }{
 		"vcpus": {api.VCPUsKey, fmt.Sprint(f.vcpus)}, "memory": {api.ResizeMemoryKey, f.memory},
-		"cpu-quota": {api.CPUQuotaKey, f.cpuQuota}, "cpu-shares": {api.CPUSharesKey, fmt.Sprint(f.cpuShares)},
+		"cpu-quota":  {api.CPUQuotaKey, f.cpuQuota},
+		"cpu-shares": {api.CPUSharesKey, fmt.Sprint(f.cpuShares)},
 	} {
 		if given(flag) {
 			annotations[a.key] = a.value
@@ -91,9 +109,11 @@ func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error)
 	}
 	switch {
 	case f.dryRun && f.wait:
-		return agentapi.ResizeRequest{}, usage("%s: --dry-run always waits for the plan: want either --dry-run or --wait", cmd.CommandPath())
+		return agentapi.ResizeRequest{}, usage("%s: --dry-run always waits for the plan: want "+
+			"either --dry-run or --wait", cmd.CommandPath())
 	case len(annotations) == 0:
-		return agentapi.ResizeRequest{}, usage("%s: want --vcpus, --memory, --cpu-quota or --cpu-shares", cmd.CommandPath())
+		return agentapi.ResizeRequest{},
+			usage("%s: want --vcpus, --memory, --cpu-quota or --cpu-shares", cmd.CommandPath())
 	case f.timeout <= 0:
 		return agentapi.ResizeRequest{}, usage("--timeout %s: want more than 0", f.timeout)
 	}
@@ -105,7 +125,9 @@ func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error)
 }
 
 // resize requests a size, and follows the pod's reports on request.
-func (p *Program) resize(ctx context.Context, pod string, request agentapi.ResizeRequest, flags resizeFlags) error {
+func (p *Program) resize(
+	ctx context.Context, pod string, request agentapi.ResizeRequest, flags resizeFlags,
+) error {
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	found, err := find(bounded, p.client(), pod)
@@ -131,7 +153,8 @@ func (p *Program) printRequested(pod agentapi.PodRef, answer agentapi.ResizeAnsw
 	if answer.DryRun {
 		what = "asked for a plan for"
 	}
-	fmt.Fprintf(p.Out, "%s: %s %s\n", printable(pod.Namespace+"/"+pod.Name), what, sizeText(answer.Size))
+	fmt.Fprintf(p.Out, "%s: %s %s\n", printable(pod.Namespace+"/"+pod.Name), what,
+		sizeText(answer.Size))
 }
 
 // missingSidecar warns if no pod has reported a resize so far.
@@ -144,7 +167,8 @@ func (p *Program) missingSidecar(found []agentapi.Launcher, flags resizeFlags) e
 			return nil
 		}
 	}
-	_, err := fmt.Fprintln(p.ErrOut, "the pod has not reported any resize yet: it needs Mooring's sidecar, or another client of the pod's socket")
+	_, err := fmt.Fprintln(p.ErrOut, "the pod has not reported any resize yet: it needs "+
+		"Mooring's sidecar, or another client of the pod's socket")
 	return err
 }
 

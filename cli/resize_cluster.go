@@ -20,13 +20,16 @@ import (
 const fieldManager = "mooring"
 
 // resizeInCluster patches the pod, and follows its reports on request.
-func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, request agentapi.ResizeRequest, flags resizeFlags) error {
+func (p *Program) resizeInCluster(
+	ctx context.Context, c *cluster, text string, request agentapi.ResizeRequest, flags resizeFlags,
+) error {
 	namespace, name, err := c.pod(text)
 	if err != nil {
 		return err
 	}
 	asked := request.Size.Annotations()
-	w := waiter{Program: p, cluster: c, namespace: namespace, name: name, size: request.Size, flags: flags}
+	w := waiter{Program: p, cluster: c, namespace: namespace, name: name, size: request.Size,
+		flags: flags}
 	if flags.wait {
 		if err := w.prepare(ctx, asked); err != nil {
 			return err
@@ -39,7 +42,8 @@ func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, 
 	ref := agentapi.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
 	p.printPatched(ref, request)
 	for _, key := range overridingAnnotations(pod.Annotations, asked) {
-		fmt.Fprintf(p.ErrOut, "the pod has %s: %q, which overrides the new value\n", printable(key), printable(pod.Annotations[key]))
+		fmt.Fprintf(p.ErrOut, "the pod has %s: %q, which overrides the new value\n", printable(key),
+			printable(pod.Annotations[key]))
 	}
 	switch {
 	case request.DryRun:
@@ -52,8 +56,11 @@ func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, 
 
 // annotate sets only annotations of a pod, regardless of concurrent changes. It returns the patched
 // pod.
-func (c *cluster) annotate(ctx context.Context, namespace, name string, annotations map[string]string, dryRun bool) (*corev1.Pod, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+func (c *cluster) annotate(
+	ctx context.Context, namespace, name string, annotations map[string]string, dryRun bool,
+) (*corev1.Pod, error) {
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +71,8 @@ func (c *cluster) annotate(ctx context.Context, namespace, name string, annotati
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	pod, err := c.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, options)
-	return pod, clusterError(err, "patch", "pods", fmt.Sprintf("resize of pod %s/%s", namespace, name))
+	return pod,
+		clusterError(err, "patch", "pods", fmt.Sprintf("resize of pod %s/%s", namespace, name))
 }
 
 func (p *Program) printPatched(pod agentapi.PodRef, request agentapi.ResizeRequest) {
@@ -72,7 +80,8 @@ func (p *Program) printPatched(pod agentapi.PodRef, request agentapi.ResizeReque
 	if request.DryRun {
 		what = "could be annotated with"
 	}
-	fmt.Fprintf(p.Out, "%s: %s %s\n", printable(pod.Namespace+"/"+pod.Name), what, sizeText(request.Size))
+	fmt.Fprintf(p.Out, "%s: %s %s\n", printable(pod.Namespace+"/"+pod.Name), what,
+		sizeText(request.Size))
 }
 
 // overridingAnnotations returns the annotations that take precedence over the new ones.
@@ -89,14 +98,18 @@ func overridingAnnotations(annotations, set map[string]string) []string {
 }
 
 // planOnNode requests the plan through the agent of this node, if the pod runs here.
-func (p *Program) planOnNode(ctx context.Context, pod *corev1.Pod, ref agentapi.PodRef, request agentapi.ResizeRequest, flags resizeFlags) error {
+func (p *Program) planOnNode(
+	ctx context.Context, pod *corev1.Pod, ref agentapi.PodRef, request agentapi.ResizeRequest,
+	flags resizeFlags,
+) error {
 	l, here := p.launcherHere(ctx, ref)
 	if !here {
 		where := "its node"
 		if pod.Spec.NodeName != "" {
 			where = "node " + pod.Spec.NodeName
 		}
-		fmt.Fprintf(p.ErrOut, "for a plan, run on %s: `mooring resize %s/%s%s --dry-run --kubeconfig=`\n",
+		fmt.Fprintf(p.ErrOut, "for a plan, run on %s: `mooring resize %s/%s%s --dry-run "+
+			"--kubeconfig=`\n",
 			printable(where), ref.Namespace, ref.Name, flagsText(request.Size))
 		return nil
 	}
@@ -138,7 +151,8 @@ func (p *Program) launcherHere(ctx context.Context, pod agentapi.PodRef) (agenta
 // flagsText returns the flags for a size.
 func flagsText(s api.Size) string {
 	var text strings.Builder
-	names := map[string]string{api.VCPUsKey: "vcpus", api.ResizeMemoryKey: "memory", api.CPUQuotaKey: "cpu-quota", api.CPUSharesKey: "cpu-shares"}
+	names := map[string]string{api.VCPUsKey: "vcpus", api.ResizeMemoryKey: "memory",
+		api.CPUQuotaKey: "cpu-quota", api.CPUSharesKey: "cpu-shares"}
 	all := s.Annotations()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&text, " --%s %s", names[key], all[key])

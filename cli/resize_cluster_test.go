@@ -40,14 +40,17 @@ func startAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	l := vfio("vms")
 	s := &apiServer{kubeconfig: filepath.Join(t.TempDir(), "config"), pod: corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "vfio", UID: types.UID(l.Pod.UID), Annotations: map[string]string{"vcpus.resize.mooring.dev": "3"}},
-		Spec:       corev1.PodSpec{NodeName: "node-2"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "vfio", UID: types.UID(l.Pod.UID),
+			Annotations: map[string]string{"vcpus.resize.mooring.dev": "3"}},
+		Spec: corev1.PodSpec{NodeName: "node-2"},
 	}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	config := "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a, namespace: vms}}], " +
-		"users: [{name: a, user: {}}], clusters: [{name: a, cluster: {server: '" + server.URL + "'}}]}"
+	config := "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: " +
+		"{cluster: a, user: a, namespace: vms}}], " +
+		"users: [{name: a, user: {}}], clusters: [{name: a, cluster: {server: '" +
+		server.URL + "'}}]}"
 	if err := os.WriteFile(s.kubeconfig, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +63,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	text := r.Method + " " + r.URL.Path
 	if r.Method == http.MethodPatch {
-		text += " " + r.URL.Query().Encode() + " " + r.Header.Get("Content-Type") + " " + string(body)
+		text += " " + r.URL.Query().Encode() + " " + r.Header.Get("Content-Type") + " " +
+			string(body)
 	}
 	s.requests = append(s.requests, text)
 	var answer any = s.pod
@@ -72,7 +76,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		answer = corev1.EventList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: s.listed,
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"},
+			ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: s.listed,
 		}
 	case r.Method == http.MethodPatch && s.onPatch != nil:
 		s.onPatch()
@@ -101,31 +106,40 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 }
 
-const patched = "PATCH /api/v1/namespaces/vms/pods/vfio fieldManager=mooring application/merge-patch+json "
+const patched = "PATCH /api/v1/namespaces/vms/pods/vfio fieldManager=mooring " +
+	"application/merge-patch+json "
 
 // The patch sets only the requested annotations.
 func TestResizePatch(t *testing.T) {
 	for args, want := range map[string]struct{ request, out string }{
-		"--vcpus 4": {patched + `{"metadata":{"annotations":{"vcpus.resize.mooring.dev":"4"}}}`, "vms/vfio: annotated with 4 vCPUs\n"},
+		"--vcpus 4": {patched + `{"metadata":{"annotations":{"vcpus.resize.mooring.dev":"4"}}}`,
+			"vms/vfio: annotated with 4 vCPUs\n"},
 		"--memory 4096Mi --cpu-quota 150": {
-			patched + `{"metadata":{"annotations":{"cpu-quota.resize.mooring.dev":"150%","memory.resize.mooring.dev":"4Gi"}}}`,
+			patched +
+				`{"metadata":{"annotations":{"cpu-quota.resize.mooring.dev":"150%","memory.resize.mooring.dev":"4Gi"}}}`,
 			"vms/vfio: annotated with 4Gi of memory, CPU quota 150%\n",
 		},
-		"--cpu-shares 200": {patched + `{"metadata":{"annotations":{"cpu-shares.resize.mooring.dev":"200"}}}`, "vms/vfio: annotated with 200 CPU shares\n"},
+		"--cpu-shares 200": {
+			patched + `{"metadata":{"annotations":{"cpu-shares.resize.mooring.dev":"200"}}}`,
+			"vms/vfio: annotated with 200 CPU shares\n"},
 		"--vcpus 4 --cpu-shares 200 --dry-run": {
-			strings.Replace(patched, "fieldManager", "dryRun=All&fieldManager", 1) + `{"metadata":{"annotations":{"cpu-shares.resize.mooring.dev":"200","vcpus.resize.mooring.dev":"4"}}}`,
+			strings.Replace(patched, "fieldManager", "dryRun=All&fieldManager", 1) +
+				`{"metadata":{"annotations":{"cpu-shares.resize.mooring.dev":"200","vcpus.resize.mooring.dev":"4"}}}`,
 			"vms/vfio: could be annotated with 4 vCPUs, 200 CPU shares\n",
 		},
 	} {
 		s := startAPIServer(t)
-		got := run(t.Context(), t, filepath.Join(t.TempDir(), "none"), append([]string{"resize", "--kubeconfig", s.kubeconfig, "vfio"}, strings.Fields(args)...)...)
+		got := run(t.Context(), t, filepath.Join(t.TempDir(), "none"),
+			append([]string{"resize", "--kubeconfig", s.kubeconfig, "vfio"},
+				strings.Fields(args)...)...)
 		if got.code != ExitOK || got.out != want.out {
 			t.Errorf("%s: %+v, want %q", args, got, want.out)
 		}
 		if diff := cmp.Diff([]string{want.request}, s.requests); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", args, diff)
 		}
-		if strings.Contains(args, "dry-run") && got.errOut != "for a plan, run on node node-2: `mooring resize vms/vfio --cpu-shares 200 --vcpus 4 --dry-run --kubeconfig=`\n" {
+		if strings.Contains(args, "dry-run") && got.errOut != "for a plan, run on node node-2: "+
+			"`mooring resize vms/vfio --cpu-shares 200 --vcpus 4 --dry-run --kubeconfig=`\n" {
 			t.Errorf("%s: %q", args, got.errOut)
 		}
 	}
@@ -140,27 +154,34 @@ func TestResizeSelectsClusterOrAgent(t *testing.T) {
 		args               []string
 		cluster            bool
 	}{
-		"no kubeconfig":              {"mooring", "", "", nil, false},
-		"flag":                       {"mooring", "", "", []string{"--kubeconfig", s.kubeconfig}, true},
-		"environment":                {"mooring", s.kubeconfig, "", nil, true},
-		"environment, overruled":     {"mooring", s.kubeconfig, s.kubeconfig, []string{"--kubeconfig="}, false},
+		"no kubeconfig": {"mooring", "", "", nil, false},
+		"flag": {"mooring", "", "", []string{"--kubeconfig", s.kubeconfig},
+			true},
+		"environment": {"mooring", s.kubeconfig, "", nil, true},
+		"environment, overruled": {"mooring", s.kubeconfig, s.kubeconfig,
+			[]string{"--kubeconfig="}, false},
 		"kubeconfig of kubectl only": {"mooring", "", s.kubeconfig, nil, false},
 		"plugin of kubectl":          {"kubectl-mooring", "", s.kubeconfig, nil, true},
-		"plugin, overruled":          {"kubectl-mooring", "", s.kubeconfig, []string{"--kubeconfig="}, false},
-		"plugin without a cluster":   {"kubectl-mooring", "", filepath.Join(t.TempDir(), "none"), nil, false},
+		"plugin, overruled": {"kubectl-mooring", "", s.kubeconfig,
+			[]string{"--kubeconfig="}, false},
+		"plugin without a cluster": {"kubectl-mooring", "", filepath.Join(t.TempDir(), "none"),
+			nil, false},
 	} {
 		t.Setenv(clientcmd.RecommendedConfigPathEnvVar, c.env)
 		clientcmd.RecommendedHomeFile = c.home
 		var out, errOut bytes.Buffer
 		program := testProgram(&out, &errOut)
 		program.Name = c.program
-		code := program.Run(t.Context(), append([]string{"resize", "--socket", a.socket, "-n", "vms", "vfio", "--vcpus", "4"}, c.args...))
+		code := program.Run(t.Context(),
+			append([]string{"resize", "--socket", a.socket, "-n", "vms", "vfio", "--vcpus", "4"},
+				c.args...))
 		want := "vms/vfio: asked for 4 vCPUs\n"
 		if c.cluster {
 			want = "vms/vfio: annotated with 4 vCPUs\n"
 		}
 		if code != ExitOK || out.String() != want {
-			t.Errorf("%s: exit code %d, %q, %q; want %q", name, code, out.String(), errOut.String(), want)
+			t.Errorf("%s: exit code %d, %q, %q; want %q", name, code, out.String(),
+				errOut.String(), want)
 		}
 	}
 }
@@ -174,33 +195,55 @@ func TestResizeOfAPodOnThisNode(t *testing.T) {
 		want   result
 	}{
 		"dry run": {"--vcpus 4 --dry-run", func(s *apiServer, a *agent) {
-			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%", "cpu-shares.resize.mooring.dev": "200"}
+			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4",
+				"cpu-quota.resize.mooring.dev": "150%", "cpu-shares.resize.mooring.dev": "200"}
 			a.leases.report = func(size api.Size, _ bool) podapi.Report {
-				return podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned, Plan: []string{sizeText(size)}}
+				return podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned,
+					Plan: []string{sizeText(size)}}
 			}
-		}, result{ExitOK, "vms/vfio: could be annotated with 4 vCPUs\nplan  1  4 vCPUs, CPU quota 150%, 200 CPU shares\n", ""}},
-		"dry run of a pod with bad annotations": {"--vcpus 4 --dry-run", func(s *apiServer, _ *agent) {
-			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "fast"}
-		}, result{ExitFailure, "vms/vfio: could be annotated with 4 vCPUs\n",
-			"error: pod vms/vfio: annotation cpu-quota.resize.mooring.dev: \"fast\": want percent of one CPU between 1% and 819200%, such as 150%; two frequencies such as 1200/2400MHz; or \"none\"\n"}},
+		}, result{ExitOK, "vms/vfio: could be annotated with 4 vCPUs\nplan  1  4 vCPUs, CPU " +
+			"quota 150%, 200 CPU shares\n", ""}},
+		"dry run of a pod with bad annotations": {"--vcpus 4 --dry-run",
+			func(s *apiServer, _ *agent) {
+				s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4",
+					"cpu-quota.resize.mooring.dev": "fast"}
+			}, result{ExitFailure, "vms/vfio: could be annotated with 4 vCPUs\n",
+				"error: pod vms/vfio: annotation cpu-quota.resize.mooring.dev: \"fast\": want " +
+					"percent of one CPU between 1% and 819200%, such as 150%; two frequencies " +
+					"such as 1200/2400MHz; or \"none\"\n"}},
 		"wait": {"--vcpus 4 --wait", func(s *apiServer, a *agent) {
-			a.leases.setReport(podapi.Report{Generation: 6, State: podapi.StateFailed, Error: "about an earlier size"})
+			a.leases.setReport(podapi.Report{Generation: 6, State: podapi.StateFailed,
+				Error: "about an earlier size"})
 			s.onPatch = func() { a.leases.setReport(resized()) }
-		}, result{ExitOK, annotated + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", ""}},
-		"same annotations": {"--vcpus 3 --wait", func(_ *apiServer, a *agent) { a.leases.setReport(resized()) },
-			result{ExitOK, "vms/vfio: annotated with 3 vCPUs\n" + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", "the pod already had these annotations\n"}},
-		"no new report": {"--vcpus 4 --wait --timeout 10ms", func(_ *apiServer, a *agent) { a.leases.setReport(resized()) },
-			result{ExitFailure, annotated, "error: waited for 10ms: " + errNoReport.Error() + "\n"}},
-		"replaced": {"--vcpus 4 --wait", func(s *apiServer, _ *agent) { s.onPatch = func() { s.pod.UID = "other" } },
-			result{ExitFailure, annotated, "error: pod vms/vfio was replaced by another pod, which got the patch\n"}},
+		}, result{ExitOK, annotated + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of " +
+			"memory, 4 vCPUs (3 in use)\n", ""}},
+		"same annotations": {"--vcpus 3 --wait", func(_ *apiServer, a *agent) {
+			a.leases.setReport(resized())
+		},
+			result{ExitOK, "vms/vfio: annotated with 3 vCPUs\n" + plan + steps +
+				"\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n",
+				"the pod already had these annotations\n"}},
+		"no new report": {"--vcpus 4 --wait --timeout 10ms",
+			func(_ *apiServer, a *agent) { a.leases.setReport(resized()) },
+			result{ExitFailure, annotated, "error: waited for 10ms: " + errNoReport.Error() +
+				"\n"}},
+		"replaced": {"--vcpus 4 --wait", func(s *apiServer, _ *agent) {
+			s.onPatch = func() { s.pod.UID = "other" }
+		},
+			result{ExitFailure, annotated, "error: pod vms/vfio was replaced by another pod, " +
+				"which got the patch\n"}},
 		"scoped": {"--vcpus 4", func(s *apiServer, _ *agent) {
-			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev/pod": "2", "memory.resize.mooring.dev/pod": "1Gi", "vcpus.resize.mooring.dev": "4"}
-		}, result{ExitOK, annotated, "the pod has vcpus.resize.mooring.dev/pod: \"2\", which overrides the new value\n"}},
+			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev/pod": "2",
+				"memory.resize.mooring.dev/pod": "1Gi", "vcpus.resize.mooring.dev": "4"}
+		}, result{ExitOK, annotated, "the pod has vcpus.resize.mooring.dev/pod: \"2\", which " +
+			"overrides the new value\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, a := startAPIServer(t), startAgent(t, vfio("vms"))
 			c.change(s, a)
-			got := run(t.Context(), t, a.socket, append([]string{"resize", "--kubeconfig", s.kubeconfig, "vfio"}, strings.Fields(c.args)...)...)
+			got := run(t.Context(), t, a.socket,
+				append([]string{"resize", "--kubeconfig", s.kubeconfig, "vfio"},
+					strings.Fields(c.args)...)...)
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(result{})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -225,21 +268,31 @@ func TestResizeInClusterErrors(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"no file":      {[]string{"vfio", "--kubeconfig", filepath.Join(t.TempDir(), "none")}, nil, ExitFailure, "none: no such file"},
-		"no pod here":  {[]string{"vfio", "--kubeconfig", "in-cluster"}, nil, ExitFailure, "read the pod's service account"},
-		"parts":        {[]string{"a/b/c"}, nil, ExitUsage, `pod "a/b/c": want NAMESPACE/NAME or NAME`},
-		"no name":      {[]string{"vms/"}, nil, ExitUsage, `pod "vms/": want NAMESPACE/NAME or NAME`},
-		"no namespace": {[]string{"/vfio"}, nil, ExitUsage, `pod "/vfio": want NAMESPACE/NAME, or --namespace`},
-		"webhook": {[]string{"vfio"}, &metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "x" denied the request`},
+		"no file": {[]string{"vfio", "--kubeconfig", filepath.Join(t.TempDir(), "none")}, nil,
+			ExitFailure, "none: no such file"},
+		"no pod here": {[]string{"vfio", "--kubeconfig", "in-cluster"}, nil, ExitFailure,
+			"read the pod's service account"},
+		"parts": {[]string{"a/b/c"}, nil, ExitUsage,
+			`pod "a/b/c": want NAMESPACE/NAME or NAME`},
+		"no name": {[]string{"vms/"}, nil, ExitUsage,
+			`pod "vms/": want NAMESPACE/NAME or NAME`},
+		"no namespace": {[]string{"/vfio"}, nil, ExitUsage,
+			`pod "/vfio": want NAMESPACE/NAME, or --namespace`},
+		"webhook": {[]string{"vfio"},
+			&metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+				Message: `admission webhook "x" denied the request`},
 			ExitFailure, "resize of pod vms/vfio: admission webhook \"x\" denied the request\n"},
-		"no credentials": {[]string{"vfio"}, &metav1.Status{Code: 401, Reason: metav1.StatusReasonUnauthorized, Message: "Unauthorized"},
+		"no credentials": {[]string{"vfio"}, &metav1.Status{Code: 401,
+			Reason: metav1.StatusReasonUnauthorized, Message: "Unauthorized"},
 			ExitPermission, "resize of pod vms/vfio: Unauthorized\n"},
-		"gone": {[]string{"vfio", "--wait"}, &metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound, Message: `pods "vfio" not found`},
+		"gone": {[]string{"vfio", "--wait"}, &metav1.Status{Code: 404,
+			Reason: metav1.StatusReasonNotFound, Message: `pods "vfio" not found`},
 			ExitNotFound, `resize of pod vms/vfio: pods "vfio" not found`},
 	} {
 		s.mu.Lock()
 		if s.answer = c.answer; s.answer != nil {
-			s.answer.TypeMeta, s.answer.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, metav1.StatusFailure
+			s.answer.TypeMeta, s.answer.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+				metav1.StatusFailure
 		}
 		s.mu.Unlock()
 		args := append([]string{"resize", "--vcpus", "1", "--kubeconfig", s.kubeconfig}, c.args...)

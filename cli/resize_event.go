@@ -90,18 +90,22 @@ func (w *waiter) isNew(e *corev1.Event) bool {
 func (w *waiter) matchesSize(e *corev1.Event) bool {
 	reason := agentapi.Reason(e.Reason)
 	if about, ok := sizeOf(e); ok {
-		return covers(about.Size, w.size) || reason == agentapi.ReasonResizeFailed && about.Size == (api.Size{})
+		return covers(about.Size, w.size) || reason == agentapi.ReasonResizeFailed &&
+			about.Size == (api.Size{})
 	}
 	if reason != agentapi.ReasonResizeDone {
 		return true
 	}
 	return w.size.CPUQuota == (api.CPUQuota{}) && w.size.CPUShares == 0 &&
-		(w.size.Memory == 0 || strings.Contains(e.Message, ": "+podapi.Amount(w.size.Memory).String()+", ")) &&
+		(w.size.Memory == 0 ||
+			strings.Contains(e.Message, ": "+podapi.Amount(w.size.Memory).String()+", ")) &&
 		(w.size.VCPUs == 0 || strings.Contains(e.Message, fmt.Sprintf(", %d vCPUs", w.size.VCPUs)))
 }
 
 // covers reports whether a size has all requested dimensions.
 func covers(size, asked api.Size) bool {
-	return (asked.VCPUs == 0 || asked.VCPUs == size.VCPUs) && (asked.Memory == 0 || asked.Memory == size.Memory) &&
-		(asked.CPUQuota == (api.CPUQuota{}) || asked.CPUQuota == size.CPUQuota) && (asked.CPUShares == 0 || asked.CPUShares == size.CPUShares)
+	return (asked.VCPUs == 0 || asked.VCPUs == size.VCPUs) &&
+		(asked.Memory == 0 || asked.Memory == size.Memory) &&
+		(asked.CPUQuota == (api.CPUQuota{}) || asked.CPUQuota == size.CPUQuota) &&
+		(asked.CPUShares == 0 || asked.CPUShares == size.CPUShares)
 }

@@ -15,12 +15,14 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-const elsewhere = "the pod runs on another node: following its Events, which show the plan at the start and all steps at the end\n"
+const elsewhere = "the pod runs on another node: following its Events, which show the plan at " +
+	"the start and all steps at the end\n"
 
 // reportEvent returns an Event with the pod's report.
 func reportEvent(t *testing.T, name string, size api.Size, r podapi.Report) corev1.Event {
 	t.Helper()
-	e := resizeEvent(name, reasonOf(r.State), "in words", &agentapi.DesiredSize{Generation: r.Generation, Size: size})
+	e := resizeEvent(name, reasonOf(r.State), "in words",
+		&agentapi.DesiredSize{Generation: r.Generation, Size: size})
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -51,30 +53,49 @@ func TestWaitShowsReports(t *testing.T) {
 	older := startReport()
 	older.Generation = 6
 	withoutSize := start
-	withoutSize.Annotations = map[string]string{agentapi.ReportKey: start.Annotations[agentapi.ReportKey]}
-	complete := annotated + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n"
+	withoutSize.Annotations = map[string]string{
+		agentapi.ReportKey: start.Annotations[agentapi.ReportKey]}
+	complete := annotated + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 " +
+		"vCPUs (3 in use)\n"
 	for name, c := range map[string]struct {
 		events []corev1.Event
 		want   result
 	}{
-		"done":               {[]corev1.Event{start, done}, result{ExitOK, complete, elsewhere}},
-		"repeated start":     {[]corev1.Event{start, repeated(start), done}, result{ExitOK, complete, elsewhere}},
-		"only the end":       {[]corev1.Event{done}, result{ExitOK, complete, elsewhere}},
-		"start without size": {[]corev1.Event{withoutSize, done}, result{ExitOK, complete, elsewhere}},
+		"done": {[]corev1.Event{start, done}, result{ExitOK, complete, elsewhere}},
+		"repeated start": {[]corev1.Event{start, repeated(start), done},
+			result{ExitOK, complete, elsewhere}},
+		"only the end": {[]corev1.Event{done}, result{ExitOK, complete, elsewhere}},
+		"start without size": {[]corev1.Event{withoutSize, done},
+			result{ExitOK, complete, elsewhere}},
 		"failed": {[]corev1.Event{start, reportEvent(t, "b", four, failureReport())}, result{
-			ExitFailure, annotated + plan + steps + ": not confirmed\n11:59:51     0.00s  set 2 vCPUs (rolled back)\nnote: the balloon is empty\n",
-			elsewhere + "error: the pod could not resize its VM (Failed): the guest does not answer\n",
+			ExitFailure, annotated + plan + steps + ": not confirmed\n11:59:51     0.00s  set 2 " +
+				"vCPUs (rolled back)\nnote: the balloon is empty\n",
+			elsewhere + "error: the pod could not resize its VM (Failed): the guest does not " +
+				"answer\n",
 		}},
-		"invalid annotations": {[]corev1.Event{reportEvent(t, "b", api.Size{}, podapi.Report{Generation: 7, State: podapi.StateRefused, Error: "no number"})}, result{
-			ExitFailure, annotated, elsewhere + "error: the pod could not resize its VM (Refused): no number\n",
-		}},
-		"another size": {[]corev1.Event{reportEvent(t, "c", five, older), done}, result{ExitOK, strings.Replace(complete, plan, at+"ResizeStarted"+words+plan, 1), elsewhere}},
-		"older agent":  {[]corev1.Event{resizeEvent("c", agentapi.ReasonResizeStarted, "in words", nil), done}, result{ExitOK, strings.Replace(complete, plan, at+"ResizeStarted"+words+plan, 1), elsewhere}},
+		"invalid annotations": {
+			[]corev1.Event{
+				reportEvent(t, "b", api.Size{}, podapi.Report{Generation: 7,
+					State: podapi.StateRefused, Error: "no number"})}, result{
+				ExitFailure, annotated, elsewhere + "error: the pod could not resize its VM " +
+					"(Refused): no number\n",
+			}},
+		"another size": {[]corev1.Event{reportEvent(t, "c", five, older), done},
+			result{ExitOK, strings.Replace(complete, plan, at+"ResizeStarted"+words+plan, 1),
+				elsewhere}},
+		"older agent": {
+			[]corev1.Event{resizeEvent("c", agentapi.ReasonResizeStarted, "in words", nil), done},
+			result{ExitOK, strings.Replace(complete, plan, at+"ResizeStarted"+words+plan, 1),
+				elsewhere}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startAPIServer(t)
-			s.watched = slices.Concat(c.events, []corev1.Event{reportEvent(t, "last", four, podapi.Report{Generation: 9, State: podapi.StateFailed, Error: "the wait should have ended"})})
-			got := run(t.Context(), t, filepath.Join(t.TempDir(), "none"), "resize", "--kubeconfig", s.kubeconfig, "vfio", "--wait", "--timeout", "1m", "--vcpus", "4")
+			s.watched = slices.Concat(c.events,
+				[]corev1.Event{
+					reportEvent(t, "last", four, podapi.Report{Generation: 9,
+						State: podapi.StateFailed, Error: "the wait should have ended"})})
+			got := run(t.Context(), t, filepath.Join(t.TempDir(), "none"), "resize", "--kubeconfig",
+				s.kubeconfig, "vfio", "--wait", "--timeout", "1m", "--vcpus", "4")
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(result{})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -87,7 +108,8 @@ func TestWaitIgnoresInvalidReports(t *testing.T) {
 	four := api.Size{VCPUs: 4}
 	good := reportEvent(t, "a", four, resized()).Annotations[agentapi.ReportKey]
 	with := func(old, by string) string { return strings.Replace(good, old, by, 1) }
-	if _, ok := reportOf(&corev1.Event{Reason: "ResizeDone", ObjectMeta: reportEvent(t, "a", four, resized()).ObjectMeta}); !ok {
+	if _, ok := reportOf(&corev1.Event{Reason: "ResizeDone",
+		ObjectMeta: reportEvent(t, "a", four, resized()).ObjectMeta}); !ok {
 		t.Fatal("reportOf rejects the valid report")
 	}
 	for name, text := range map[string]string{
@@ -119,8 +141,10 @@ func TestWaitIgnoresInvalidReports(t *testing.T) {
 			e.Annotations[agentapi.ReportKey] = text
 			s := startAPIServer(t)
 			s.watched = []corev1.Event{e}
-			got := run(t.Context(), t, filepath.Join(t.TempDir(), "none"), "resize", "--kubeconfig", s.kubeconfig, "vfio", "--wait", "--timeout", "1m", "--vcpus", "4")
-			want := result{ExitOK, "vms/vfio: annotated with 4 vCPUs\n" + now.Local().Format("15:04:05") + "  ResizeDone  in words\n", elsewhere}
+			got := run(t.Context(), t, filepath.Join(t.TempDir(), "none"), "resize", "--kubeconfig",
+				s.kubeconfig, "vfio", "--wait", "--timeout", "1m", "--vcpus", "4")
+			want := result{ExitOK, "vms/vfio: annotated with 4 vCPUs\n" +
+				now.Local().Format("15:04:05") + "  ResizeDone  in words\n", elsewhere}
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -155,10 +179,12 @@ func TestEventAnnotationsInDocs(t *testing.T) {
 // without a size annotation.
 func TestNewEventByReport(t *testing.T) {
 	var w waiter
-	started := reportEvent(t, "a", api.Size{VCPUs: 4}, podapi.Report{Generation: 7, State: podapi.StateResizing})
+	started := reportEvent(t, "a", api.Size{VCPUs: 4},
+		podapi.Report{Generation: 7, State: podapi.StateResizing})
 	w.history.add(&started)
 	for generation, want := range map[uint64]bool{7: false, 8: true} {
-		failed := reportEvent(t, "b", api.Size{}, podapi.Report{Generation: generation, State: podapi.StateFailed, Error: "no"})
+		failed := reportEvent(t, "b", api.Size{},
+			podapi.Report{Generation: generation, State: podapi.StateFailed, Error: "no"})
 		delete(failed.Annotations, agentapi.DesiredKey)
 		if got := w.isNew(&failed); got != want {
 			t.Errorf("generation %d after 7: isNew = %t, want %t", generation, got, want)

@@ -13,10 +13,13 @@ import (
 const reportEvery = 250 * time.Millisecond
 
 // errNoReport means that the pod sent no report.
-var errNoReport = errors.New("no report from the pod: it needs Mooring's sidecar, or another client of the pod's socket that resizes its VM")
+var errNoReport = errors.New("no report from the pod: it needs Mooring's sidecar, or another " +
+	"client of the pod's socket that resizes its VM")
 
 // followRequest follows a request sent to the agent, if the flags say so.
-func (p *Program) followRequest(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
+func (p *Program) followRequest(
+	ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags,
+) error {
 	switch {
 	case flags.dryRun:
 		return p.awaitPlan(ctx, pod, asked, flags)
@@ -27,7 +30,9 @@ func (p *Program) followRequest(ctx context.Context, pod agentapi.PodRef, asked 
 }
 
 // follow shows the pod's reports about a resize until its end.
-func (p *Program) follow(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
+func (p *Program) follow(
+	ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags,
+) error {
 	shown := newProgress(p.Out)
 	return p.poll(ctx, pod, asked, flags, func(l agentapi.Launcher) (over bool, err error) {
 		if l.Resize == nil || l.Resize.Report.Generation < asked.Generation {
@@ -38,7 +43,9 @@ func (p *Program) follow(ctx context.Context, pod agentapi.PodRef, asked agentap
 }
 
 // awaitPlan shows the answer to this dry run. It ignores answers to later ones.
-func (p *Program) awaitPlan(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
+func (p *Program) awaitPlan(
+	ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags,
+) error {
 	return p.poll(ctx, pod, asked, flags, func(l agentapi.Launcher) (over bool, err error) {
 		switch {
 		case l.DryRun == nil || l.DryRun.Report.Generation < asked.Generation:
@@ -52,7 +59,8 @@ func (p *Program) awaitPlan(ctx context.Context, pod agentapi.PodRef, asked agen
 
 // poll shows the agent's record of the pod repeatedly until it is final. late returns the error
 // after the timeout.
-func (p *Program) poll(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags,
+func (p *Program) poll(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod,
+	flags resizeFlags,
 	show func(agentapi.Launcher) (over bool, err error), late func() error,
 ) error {
 	bounded, cancel := context.WithTimeout(ctx, flags.timeout)

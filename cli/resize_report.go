@@ -22,7 +22,9 @@ type progress struct {
 	steps     map[podapi.Step]bool
 }
 
-func newProgress(out io.Writer) progress { return progress{out: out, steps: map[podapi.Step]bool{}} }
+func newProgress(out io.Writer) progress {
+	return progress{out: out, steps: map[podapi.Step]bool{}}
+}
 
 // show prints the new parts of a report. over is true for the last report, with its failure as
 // error.
@@ -68,7 +70,8 @@ func (s *progress) end(r podapi.Report) (over bool, err error) {
 		fmt.Fprintln(s.out, "done"+actualText(r.Actual))
 		return true, nil
 	case podapi.StateFailed, podapi.StateRefused:
-		return true, fmt.Errorf("the pod could not resize its VM (%s): %s", r.State, oneLine(r.Error))
+		return true, fmt.Errorf("the pod could not resize its VM (%s): %s", r.State,
+			oneLine(r.Error))
 	}
 	return false, nil
 }
@@ -76,7 +79,8 @@ func (s *progress) end(r podapi.Report) (over bool, err error) {
 // showPlan prints the answer to a dry run.
 func (p *Program) showPlan(r podapi.Report) error {
 	if r.State != podapi.StatePlanned {
-		return fmt.Errorf("the pod cannot resize its VM to this size (%s): %s", r.State, oneLine(r.Error))
+		return fmt.Errorf("the pod cannot resize its VM to this size (%s): %s", r.State,
+			oneLine(r.Error))
 	}
 	printPlan(p.Out, r)
 	if len(r.Plan) == 0 {
@@ -95,7 +99,8 @@ func (s *progress) timeoutError() error {
 }
 
 func stepLine(s podapi.Step) string {
-	line := fmt.Sprintf("%s  %7.2fs  %s", s.Started.Local().Format(time.TimeOnly), s.Seconds, printable(s.Description))
+	line := fmt.Sprintf("%s  %7.2fs  %s", s.Started.Local().Format(time.TimeOnly), s.Seconds,
+		printable(s.Description))
 	if s.Rollback {
 		line += " (rolled back)"
 	}
@@ -128,7 +133,8 @@ func describeResize(w io.Writer, r *agentapi.Resize, now time.Time) {
 		return
 	}
 	report := r.Report
-	fmt.Fprintf(w, "\nResize, reported %s ago:\n", duration.HumanDuration(max(now.Sub(r.Reported), 0)))
+	fmt.Fprintf(w, "\nResize, reported %s ago:\n",
+		duration.HumanDuration(max(now.Sub(r.Reported), 0)))
 	fmt.Fprintf(w, "  %s%s\n", report.State, actualText(report.Actual))
 	if report.Error != "" {
 		fmt.Fprintf(w, "  %s\n", oneLine(report.Error))

@@ -52,7 +52,8 @@ func startStack(t *testing.T, limit int64) *resizeStack {
 func startStackOf(t *testing.T, limit int64, vcpus int, memory uint64) *resizeStack {
 	t.Helper()
 	const cgroup = "/kubepods.slice/poda.slice/cri-ID-a.scope"
-	w := &resizeStack{socket: filepath.Join(t.TempDir(), "agent.sock"), registry: registry.New(), recorder: &lifecycletest.Recorder{}}
+	w := &resizeStack{socket: filepath.Join(t.TempDir(), "agent.sock"), registry: registry.New(),
+		recorder: &lifecycletest.Recorder{}}
 	kernel, log := lifecycletest.NewKernel(), slog.New(slog.DiscardHandler)
 	locked := host.Rlimit{Soft: gi, Hard: gi}
 	kernel.Start(100, cgroup, locked)
@@ -66,8 +67,10 @@ func startStackOf(t *testing.T, limit int64, vcpus int, memory uint64) *resizeSt
 	w.registry.Put(registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       agentapi.PodRef{Namespace: "vms", Name: "vm-1", UID: "a"},
-			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-a", PID: 100}, State: agentapi.StateRunning,
-			VMs: []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}},
+			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-a", PID: 100},
+			State:     agentapi.StateRunning,
+			VMs: []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime,
+				State: agentapi.VMRunning}},
 		},
 		Limits: registry.ContainerLimits{Memory: limit, CPU: 8000},
 	})
@@ -77,15 +80,21 @@ func startStackOf(t *testing.T, limit int64, vcpus int, memory uint64) *resizeSt
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	node := &podserver.Node{
-		Registry: w.registry, Kernel: kernel, Recorder: w.recorder, Logger: log, Store: store, Clock: lifecycletest.NewClock(),
-		Cgroup:  func(registry.Launcher) (string, error) { return cgroup, nil },
-		Grant:   func(string, host.Process, host.Limit) error { return errors.New("no lock expected") },
+		Registry: w.registry, Kernel: kernel, Recorder: w.recorder, Logger: log, Store: store,
+		Clock:  lifecycletest.NewClock(),
+		Cgroup: func(registry.Launcher) (string, error) { return cgroup, nil },
+		Grant: func(string, host.Process, host.Limit) error {
+			return errors.New("no lock expected")
+		},
 		Enforce: true, Ready: func() bool { return true },
 	}
-	server := &admin.Server{Launchers: w, Sizes: node, Node: func() agentapi.Node { return testNode }, Events: admin.NewRing(1, 1), Logger: log}
+	server := &admin.Server{Launchers: w, Sizes: node,
+		Node: func() agentapi.Node { return testNode }, Events: admin.NewRing(1, 1), Logger: log}
 	pods := filepath.Join(t.TempDir(), "pod.sock")
 	w.background(t, w.socket, server.Serve)
-	w.background(t, pods, func(ctx context.Context, l net.Listener) error { return podserver.Serve(ctx, l, node.Pod("a"), log) })
+	w.background(t, pods, func(ctx context.Context, l net.Listener) error {
+		return podserver.Serve(ctx, l, node.Pod("a"), log)
+	})
 	w.startShim(t, pods, vcpus, memory)
 	return w
 }
@@ -99,7 +108,9 @@ func (w *resizeStack) Launchers() (all []agentapi.Launcher) {
 }
 
 // background serves on a socket until the test ends.
-func (w *resizeStack) background(t *testing.T, socket string, serve func(context.Context, net.Listener) error) {
+func (w *resizeStack) background(
+	t *testing.T, socket string, serve func(context.Context, net.Listener) error,
+) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	if err != nil {
@@ -125,11 +136,13 @@ func (w *resizeStack) startShim(t *testing.T, socket string, vcpus int, memory u
 		Memory: virt.Memory{Boot: memory, Maximum: 8 * gi, Cells: 1, Devices: []virt.MemoryDevice{
 			{Alias: "virtiomem0", Model: virt.VirtioMem, Size: 4 * gi, Block: 2 << 20},
 		}},
-		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 100, Supported: true},
+		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited,
+			Shares: 100, Supported: true},
 	})
 	w.Domain = hypervisor.First()
 	c, err := coordinator.New(coordinator.Config{
-		Connection: hypervisor, Agent: shimagent.New(socket), Journal: &memoryJournal{}, Overhead: target.Fixed(gi), Policy: resize.Policy{Shrink: true},
+		Connection: hypervisor, Agent: shimagent.New(socket), Journal: &memoryJournal{},
+		Overhead: target.Fixed(gi), Policy: resize.Policy{Shrink: true},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +171,8 @@ func (p *memoryJournal) Store(r resize.Record) error {
 // resize runs the command. It replaces the times in the output.
 func (w *resizeStack) resize(t *testing.T, args ...string) result {
 	t.Helper()
-	got := run(t.Context(), t, w.socket, append([]string{"resize", "vms/vm-1", "--timeout", "1m"}, args...)...)
+	got := run(t.Context(), t, w.socket, append([]string{"resize", "vms/vm-1", "--timeout", "1m"},
+		args...)...)
 	got.out = timeless(got.out)
 	return got
 }
@@ -184,22 +198,27 @@ func TestDryRunsAndResizes(t *testing.T) {
 	)
 	planned := result{ExitOK, dryRun + "plan  1  " + step, ""}
 	for range 2 {
-		if diff := cmp.Diff(planned, w.resize(t, "--vcpus", "2", "--dry-run"), cmp.AllowUnexported(result{})); diff != "" {
+		if diff := cmp.Diff(planned, w.resize(t, "--vcpus", "2", "--dry-run"),
+			cmp.AllowUnexported(result{})); diff != "" {
 			t.Errorf("dry run (-want +got)\n%s", diff)
 		}
 	}
 	if calls := w.Calls(); len(calls) != 0 {
 		t.Errorf("calls of dry runs: %q, want none", calls)
 	}
-	want := result{ExitOK, "vms/vm-1: asked for 2 vCPUs\nplan  1  " + step + "TIME  " + step + "done: 1Gi of memory, 2 vCPUs, CPU quota none, 100 CPU shares\n", ""}
-	if diff := cmp.Diff(want, w.resize(t, "--vcpus", "2", "--wait"), cmp.AllowUnexported(result{})); diff != "" {
+	want := result{ExitOK, "vms/vm-1: asked for 2 vCPUs\nplan  1  " + step + "TIME  " + step +
+		"done: 1Gi of memory, 2 vCPUs, CPU quota none, 100 CPU shares\n", ""}
+	if diff := cmp.Diff(want, w.resize(t, "--vcpus", "2", "--wait"),
+		cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("resize (-want +got)\n%s", diff)
 	}
 	before := w.eventReasons()
-	if diff := cmp.Diff(result{ExitOK, dryRun + "nothing to do\n", ""}, w.resize(t, "--vcpus", "2", "--dry-run"), cmp.AllowUnexported(result{})); diff != "" {
+	if diff := cmp.Diff(result{ExitOK, dryRun + "nothing to do\n", ""},
+		w.resize(t, "--vcpus", "2", "--dry-run"), cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("dry run afterwards (-want +got)\n%s", diff)
 	}
-	if got := w.resize(t, "--memory", "64Gi", "--dry-run"); got.code != ExitFailure || !strings.Contains(got.errOut, "cannot resize its VM to this size (Refused): ") {
+	if got := w.resize(t, "--memory", "64Gi", "--dry-run"); got.code != ExitFailure ||
+		!strings.Contains(got.errOut, "cannot resize its VM to this size (Refused): ") {
 		t.Errorf("dry run of an impossible size: %+v", got)
 	}
 	if diff := cmp.Diff(before, w.eventReasons()); diff != "" {
@@ -210,13 +229,18 @@ func TestDryRunsAndResizes(t *testing.T) {
 // Quota and shares are one step, and inspect shows the result.
 func TestResizeOfBandwidth(t *testing.T) {
 	w := startStack(t, 4*gi)
-	const step = "change the CPU bandwidth of each vCPU from unlimited to 50ms per 100ms and the CPU shares from 100 to 200\n"
-	want := result{ExitOK, "vms/vm-1: asked for CPU quota 50%, 200 CPU shares\nplan  1  " + step + "TIME  " + step +
-		"done: 1Gi of memory, 1 vCPUs, CPU quota 50ms per 100ms for each vCPU, 200 CPU shares\n", ""}
-	if diff := cmp.Diff(want, w.resize(t, "--cpu-quota", "50%", "--cpu-shares", "200", "--wait"), cmp.AllowUnexported(result{})); diff != "" {
+	const step = "change the CPU bandwidth of each vCPU from unlimited to 50ms per 100ms and the " +
+		"CPU shares from 100 to 200\n"
+	want := result{ExitOK, "vms/vm-1: asked for CPU quota 50%, 200 CPU shares\nplan  1  " + step +
+		"TIME  " + step +
+		"done: 1Gi of memory, 1 vCPUs, CPU quota 50ms per 100ms for each vCPU, 200 CPU shares\n",
+		""}
+	if diff := cmp.Diff(want, w.resize(t, "--cpu-quota", "50%", "--cpu-shares", "200", "--wait"),
+		cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if inspected := run(t.Context(), t, w.socket, "inspect", "vms/vm-1"); !strings.Contains(inspected.out, ", 200 CPU shares\n") {
+	if inspected := run(t.Context(), t, w.socket, "inspect", "vms/vm-1"); !strings.Contains(
+		inspected.out, ", 200 CPU shares\n") {
 		t.Errorf("inspect shows %s", inspected.out)
 	}
 }
@@ -273,7 +297,8 @@ func TestStepsAppearDuringTheResize(t *testing.T) {
 	program.Out = s
 	done := make(chan int, 1)
 	go func() {
-		done <- program.Run(t.Context(), []string{"resize", "vms/vm-1", "--vcpus", "2", "--memory", "2Gi", "--wait", "--timeout", "1m", "--socket", w.socket})
+		done <- program.Run(t.Context(), []string{"resize", "vms/vm-1", "--vcpus", "2", "--memory",
+			"2Gi", "--wait", "--timeout", "1m", "--socket", w.socket})
 	}()
 	s.await(t, "plan  2  ")
 	s.await(t, "TIME  wait until memory.max")

@@ -43,7 +43,8 @@ func (w *waiter) prepare(ctx context.Context, asked map[string]string) error {
 	defer cancel()
 	pod, err := w.cluster.CoreV1().Pods(w.namespace).Get(bounded, w.name, metav1.GetOptions{})
 	if err != nil {
-		return clusterError(err, "get", "pods", fmt.Sprintf("resize of pod %s/%s", w.namespace, w.name))
+		return clusterError(err, "get", "pods",
+			fmt.Sprintf("resize of pod %s/%s", w.namespace, w.name))
 	}
 	w.uid, w.alreadyRequested = string(pod.UID), true
 	for key, value := range asked {
@@ -66,7 +67,8 @@ func (w *waiter) prepare(ctx context.Context, asked map[string]string) error {
 func (w *waiter) listEvents(ctx context.Context) error {
 	list, err := w.events().List(ctx, w.ofPod(metav1.ListOptions{}))
 	if err != nil {
-		return clusterError(err, "list", "events", fmt.Sprintf("Events of pod %s/%s", w.namespace, w.name))
+		return clusterError(err, "list", "events",
+			fmt.Sprintf("Events of pod %s/%s", w.namespace, w.name))
 	}
 	w.version = list.ResourceVersion
 	for i := range list.Items {
@@ -85,7 +87,8 @@ func (w *waiter) listEvents(ctx context.Context) error {
 // wait shows reports until the VM has the desired size or the resize failed.
 func (w *waiter) wait(ctx context.Context, pod agentapi.PodRef) error {
 	if pod.UID != w.uid {
-		return fmt.Errorf("pod %s/%s was replaced by another pod, which got the patch", pod.Namespace, pod.Name)
+		return fmt.Errorf("pod %s/%s was replaced by another pod, which got the patch",
+			pod.Namespace, pod.Name)
 	}
 	if w.alreadyRequested {
 		fmt.Fprintln(w.ErrOut, "the pod already had these annotations")
@@ -102,27 +105,33 @@ func (w *waiter) wait(ctx context.Context, pod agentapi.PodRef) error {
 
 // followEvents follows the pod's Events. It is for pods on other nodes.
 func (w *waiter) followEvents(ctx context.Context) error {
-	fmt.Fprintln(w.ErrOut, "the pod runs on another node: following its Events, which show the plan at the start and all steps at the end")
+	fmt.Fprintln(w.ErrOut, "the pod runs on another node: following its Events, which show the "+
+		"plan at the start and all steps at the end")
 	w.shown = newProgress(w.Out)
 	if w.alreadyRequested && w.last != nil {
 		if over, err := w.show(w.last); over || err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), w.flags.timeout) // without the watch's own log lines
+	// without the watch's own log lines
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), w.flags.timeout)
 	defer cancel()
-	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context,
+		o metav1.ListOptions) (watch.Interface, error) {
 		return w.events().Watch(ctx, w.ofPod(o))
 	}}
 	_, err := toolswatch.Until(ctx, w.version, source, w.event)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("waited for %s without an Event about the end of the resize: agents limit Events, and without Mooring's sidecar in the pod there are none; "+
+		return fmt.Errorf("waited for %s without an Event about the end of the resize: agents "+
+			"limit Events, and without Mooring's sidecar in the pod there are none; "+
 			"`mooring inspect` on the pod's node shows the progress", w.flags.timeout)
 	}
 	return err
 }
 
-func (w *waiter) events() corev1client.EventInterface { return w.cluster.CoreV1().Events(w.namespace) }
+func (w *waiter) events() corev1client.EventInterface {
+	return w.cluster.CoreV1().Events(w.namespace)
+}
 
 // ofPod selects the Events of the patched pod.
 func (w *waiter) ofPod(o metav1.ListOptions) metav1.ListOptions {
@@ -133,7 +142,8 @@ func (w *waiter) ofPod(o metav1.ListOptions) metav1.ListOptions {
 // event shows an Event. over is true for the last one.
 func (w *waiter) event(e watch.Event) (over bool, err error) {
 	if e.Type == watch.Error {
-		return false, clusterError(apierrors.FromObject(e.Object), "watch", "events", fmt.Sprintf("Events of pod %s/%s", w.namespace, w.name))
+		return false, clusterError(apierrors.FromObject(e.Object), "watch", "events",
+			fmt.Sprintf("Events of pod %s/%s", w.namespace, w.name))
 	}
 	event, ok := e.Object.(*corev1.Event)
 	if !ok || e.Type == watch.Deleted || !isResize(event) {
@@ -148,7 +158,8 @@ func (w *waiter) show(e *corev1.Event) (over bool, err error) {
 	if report, ok := reportOf(e); ok && ours {
 		return w.shown.show(report)
 	}
-	fmt.Fprintf(w.Out, "%s  %s  %s\n", timeOf(e).Local().Format(time.TimeOnly), printable(e.Reason), printable(e.Message))
+	fmt.Fprintf(w.Out, "%s  %s  %s\n", timeOf(e).Local().Format(time.TimeOnly), printable(e.Reason),
+		printable(e.Message))
 	switch agentapi.Reason(e.Reason) {
 	case agentapi.ReasonResizeDone:
 		return ours, nil

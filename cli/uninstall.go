@@ -36,20 +36,30 @@ func (p *Program) uninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall [--node]",
 		Short: "Remove Mooring's changes from a cluster or from this node",
-		Long: "Removes the parts that would block users after Mooring is gone, and lists its actions.\n\n" +
-			"In a cluster: removes the webhooks and the bindings of the admission policies for pods and\n" +
-			"quotas, resets ResourceQuotas to their base, and deletes reservations with their finalizers\n" +
-			"and the namespace annotations computed by the controller. A running controller would revert\n" +
-			"this: --force stops it, and without --force the command does nothing. The command also does\n" +
-			"nothing if a quota's base is unreadable or a controller keeps running. Other objects belong\n" +
-			"to the installer and stay: use helm uninstall (which runs this command itself) or kubectl\n" +
+		Long: "Removes the parts that would block users after Mooring is gone, and lists its " +
+			"actions.\n\n" +
+			"In a cluster: removes the webhooks and the bindings of the admission policies for " +
+			"pods and\n" +
+			"quotas, resets ResourceQuotas to their base, and deletes reservations with their " +
+			"finalizers\n" +
+			"and the namespace annotations computed by the controller. A running controller " +
+			"would revert\n" +
+			"this: --force stops it, and without --force the command does nothing. The command " +
+			"also does\n" +
+			"nothing if a quota's base is unreadable or a controller keeps running. Other " +
+			"objects belong\n" +
+			"to the installer and stay: use helm uninstall (which runs this command itself) or " +
+			"kubectl\n" +
 			"delete.\n\n" +
-			"On a node, as root: removes the units of agent and fence, the pins below /sys/fs/bpf, the\n" +
-			"tmpfs at /run/mooring, and the program for launchers. Running launchers keep their limits.\n" +
+			"On a node, as root: removes the units of agent and fence, the pins below " +
+			"/sys/fs/bpf, the\n" +
+			"tmpfs at /run/mooring, and the program for launchers. Running launchers keep their " +
+			"limits.\n" +
 			"Policy, containerd's configuration and the programs stay.\n\n" +
 			"Run it again after a failure: completed steps stay completed.",
-		Example: fmt.Sprintf("  %[1]s uninstall --dry-run\n  %[1]s uninstall --force --kubeconfig admin.conf\n  %[1]s uninstall --node", p.displayName()),
-		Args:    between(0, 0, "none"),
+		Example: fmt.Sprintf("  %[1]s uninstall --dry-run\n  %[1]s uninstall --force "+
+			"--kubeconfig admin.conf\n  %[1]s uninstall --node", p.displayName()),
+		Args: between(0, 0, "none"),
 	}
 	var o uninstallOptions
 	o.addFlags(cmd)
@@ -61,12 +71,16 @@ func (o *uninstallOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.node, "node", false, "remove from this node instead of a cluster")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "list the actions without executing them")
-	flags.BoolVar(&o.force, "force", false, "stop a running controller; with --node: also while an agent runs")
+	flags.BoolVar(&o.force, "force", false, "stop a running controller; with --node: also while "+
+		"an agent runs")
 	flags.StringVar(&o.kubeconfig, kubeconfigFlag, "",
-		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account (default: KUBECONFIG, or kubectl's)")
-	flags.StringVarP(&o.namespace, "namespace", "n", uninstall.DefaultNamespace, "namespace of the controller")
+		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account "+
+			"(default: KUBECONFIG, or kubectl's)")
+	flags.StringVarP(&o.namespace, "namespace", "n", uninstall.DefaultNamespace,
+		"namespace of the controller")
 	flags.StringVar(&o.host, "host", "/", "with --node: mount point of the node's root file system")
-	flags.BoolVar(&o.stay, "stay", false, "with --node: end only on SIGTERM, for pods of a DaemonSet")
+	flags.BoolVar(&o.stay, "stay", false, "with --node: end only on SIGTERM, for pods of a "+
+		"DaemonSet")
 	quotaflags.Add(flags, &o.quota)
 }
 
@@ -74,13 +88,15 @@ func (o *uninstallOptions) addFlags(cmd *cobra.Command) {
 func (o uninstallOptions) check(given func(string) bool) error {
 	var alien []string
 	if o.node {
-		alien = []string{kubeconfigFlag, "namespace", "annotation-prefix", "manager-annotation", "manager-label"}
+		alien = []string{kubeconfigFlag, "namespace", "annotation-prefix", "manager-annotation",
+			"manager-label"}
 	} else {
 		alien = []string{"host", "stay"}
 	}
 	for _, flag := range alien {
 		if given(flag) {
-			return usage("--%s: want it in a cluster alone, and --host and --stay with --node alone", flag)
+			return usage("--%s: want it in a cluster alone, and --host and --stay with "+
+				"--node alone", flag)
 		}
 	}
 	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
@@ -119,7 +135,9 @@ func (p *Program) uninstall(cmd *cobra.Command, o uninstallOptions) error {
 	return nil
 }
 
-func (p *Program) uninstallCluster(ctx context.Context, cmd *cobra.Command, o uninstallOptions, report uninstall.Report) error {
+func (p *Program) uninstallCluster(
+	ctx context.Context, cmd *cobra.Command, o uninstallOptions, report uninstall.Report,
+) error {
 	named, err := p.quotaCluster(cmd, o.kubeconfig)
 	if err != nil {
 		return err
@@ -135,7 +153,9 @@ func (p *Program) uninstallCluster(ctx context.Context, cmd *cobra.Command, o un
 	return c.Run(ctx)
 }
 
-func (p *Program) uninstallNode(ctx context.Context, _ *cobra.Command, o uninstallOptions, report uninstall.Report) error {
+func (p *Program) uninstallNode(
+	ctx context.Context, _ *cobra.Command, o uninstallOptions, report uninstall.Report,
+) error {
 	n := uninstall.DefaultNode()
 	n.Host, n.Force, n.Report = o.host, o.force, report
 	return n.Run(ctx)

@@ -28,11 +28,13 @@ func TestUninstallUsage(t *testing.T) {
 	}{
 		"an argument":       {[]string{"vms"}, ExitUsage, "got 1 arguments, want none"},
 		"cluster on a node": {[]string{"--node", "--namespace=system"}, ExitUsage, "--namespace"},
-		"quota on a node":   {[]string{"--node", "--manager-label=a"}, ExitUsage, "--manager-label"},
+		"quota on a node": {[]string{"--node", "--manager-label=a"}, ExitUsage,
+			"--manager-label"},
 		"node in a cluster": {[]string{"--host=/host"}, ExitUsage, "--host"},
-		"no namespace":      {[]string{"--namespace=A"}, ExitUsage, `--namespace "A": want a namespace name`},
-		"no prefix":         {[]string{"--annotation-prefix=a"}, ExitUsage, `--annotation-prefix "a"`},
-		"no such file":      {[]string{"--kubeconfig=/nonexistent"}, ExitFailure, "/nonexistent"},
+		"no namespace": {[]string{"--namespace=A"}, ExitUsage,
+			`--namespace "A": want a namespace name`},
+		"no prefix":    {[]string{"--annotation-prefix=a"}, ExitUsage, `--annotation-prefix "a"`},
+		"no such file": {[]string{"--kubeconfig=/nonexistent"}, ExitFailure, "/nonexistent"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +76,8 @@ func TestUninstallStays(t *testing.T) {
 	go func() {
 		program := testProgram(&bytes.Buffer{}, &bytes.Buffer{})
 		program.Out = out
-		ended <- result{code: program.Run(ctx, []string{"uninstall", "--node", "--host=" + t.TempDir(), "--stay"})}
+		ended <- result{code: program.Run(ctx,
+			[]string{"uninstall", "--node", "--host=" + t.TempDir(), "--stay"})}
 	}()
 	<-out.wrote
 	select {
@@ -106,9 +109,11 @@ func (w *notingWriter) Write(p []byte) (int, error) {
 func TestUninstallFlagsInDocs(t *testing.T) {
 	program := testProgram(&bytes.Buffer{}, &bytes.Buffer{})
 	flags := program.uninstallCommand().Flags()
-	others := map[string]bool{"reset-then-reuse-values": true, "set": true, "no-hooks": true} // Helm's
+	// Helm's
+	others := map[string]bool{"reset-then-reuse-values": true, "set": true, "no-hooks": true}
 	found := 0
-	for _, flag := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(readDoc(t, "docs", "how-to", "uninstall.md"), -1) {
+	for _, flag := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(
+		readDoc(t, "docs", "how-to", "uninstall.md"), -1) {
 		found++
 		if flags.Lookup(flag[1]) == nil && !others[flag[1]] && flag[1] != "uninstall" {
 			t.Errorf("--%s does not exist", flag[1])

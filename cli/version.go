@@ -24,7 +24,9 @@ func (p *Program) versionCommand() *cobra.Command {
 		Args:  between(0, 0, "none"),
 	}
 	output := formatFlag(cmd, formatText, formatJSON)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.version(cmd.Context(), *output) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return p.version(cmd.Context(), *output)
+	}
 	return cmd
 }
 
@@ -59,7 +61,8 @@ func versionRows(v versions) [][]string {
 		[]string{"mooring-agent:", v.Agent.Version},
 		[]string{"policy:", v.Agent.Mode + ", " + v.Agent.Policy},
 		[]string{"NRI:", nri},
-		[]string{"runtime:", strings.TrimSpace(v.Agent.Runtime.Name + " " + v.Agent.Runtime.Version)},
+		[]string{"runtime:",
+			strings.TrimSpace(v.Agent.Runtime.Name + " " + v.Agent.Runtime.Version)},
 		[]string{"memlock granted:", account(v.Agent.Memlock)},
 		[]string{"tracker:", trackerText(v.Agent.Tracker)},
 	)

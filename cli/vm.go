@@ -65,7 +65,8 @@ func lifeRows(l agentapi.Launcher, now time.Time) [][]string {
 		rows = append(rows, []string{"Heartbeat:", heartbeatText(*l.Heartbeat)})
 	}
 	if l.Lease != nil {
-		rows = append(rows, []string{"Lease:", withReason("for another "+leaseCell(l.Lease, now), l.Lease.Reason)})
+		rows = append(rows,
+			[]string{"Lease:", withReason("for another "+leaseCell(l.Lease, now), l.Lease.Reason)})
 	}
 	return rows
 }
@@ -97,7 +98,8 @@ func vmRows(vms []agentapi.VM, now time.Time) [][]string {
 		if age := age(vm.Since, now); age != "" {
 			since = age + " ago"
 		}
-		rows = append(rows, []string{strconv.Itoa(vm.PID), vm.Executable, vm.Domain, string(vm.State), since, vm.Why})
+		rows = append(rows, []string{strconv.Itoa(vm.PID), vm.Executable, vm.Domain,
+			string(vm.State), since, vm.Why})
 	}
 	return rows
 }

@@ -8,12 +8,14 @@ import (
 
 // withVMs returns launchers with tracked VM processes.
 func withVMs() []agentapi.Launcher {
-	return []agentapi.Launcher{attended(), withoutVM(), draining(), observedOrphan(), hostileVM(), vfio("vms")}
+	return []agentapi.Launcher{attended(), withoutVM(), draining(), observedOrphan(), hostileVM(),
+		vfio("vms")}
 }
 
 func process(pid int, state agentapi.VMState, age time.Duration, why string) agentapi.VM {
 	return agentapi.VM{
-		PID: pid, StartTime: uint64(pid) * 100, Executable: "qemu-system-x86_64", State: state, Since: now.Add(-age), Why: why,
+		PID: pid, StartTime: uint64(pid) * 100, Executable: "qemu-system-x86_64", State: state,
+		Since: now.Add(-age), Why: why,
 	}
 }
 
@@ -40,7 +42,8 @@ func withoutVM() agentapi.Launcher {
 // draining has one VM process in the pod and one in the node's libvirt.
 func draining() agentapi.Launcher {
 	l := running("vms", "virt-launcher-web-q9z1c", 26*time.Hour)
-	l.Phase, l.PhaseSince, l.Why = agentapi.PhaseDraining, now.Add(-15*time.Second), "the pod asks for it"
+	l.Phase, l.PhaseSince, l.Why = agentapi.PhaseDraining, now.Add(-15*time.Second),
+		"the pod asks for it"
 	l.VMs = []agentapi.VM{
 		process(5120, agentapi.VMKilling, 4*time.Second, "the pod asks for it"),
 		process(5133, agentapi.VMStopping, 14*time.Second, "the pod asks for it"),
@@ -54,8 +57,10 @@ func draining() agentapi.Launcher {
 func observedOrphan() agentapi.Launcher {
 	l := running("lab", "orphan", time.Hour)
 	l.State, l.Mode = agentapi.StateStopped, "observe"
-	l.Phase, l.Why = agentapi.PhaseActive, "the launcher is gone: its first process has ended; held back by a lease for migration"
-	l.VMs = []agentapi.VM{process(6001, agentapi.VMRunning, time.Hour, ""), process(6002, agentapi.VMRunning, time.Minute, "")}
+	l.Phase, l.Why = agentapi.PhaseActive, "the launcher is gone: its first process has ended; "+
+		"held back by a lease for migration"
+	l.VMs = []agentapi.VM{process(6001, agentapi.VMRunning, time.Hour, ""),
+		process(6002, agentapi.VMRunning, time.Minute, "")}
 	l.Lease = &agentapi.Lease{Reason: "migration", Until: now.Add(4 * time.Minute)}
 	return l
 }

@@ -17,7 +17,8 @@ func (p *Program) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [POD]",
 		Short: "Show events of launchers as they happen",
-		Long: "Shows the agent's latest events, and then new ones until interrupted. POD, as for inspect,\n" +
+		Long: "Shows the agent's latest events, and then new ones until interrupted. POD, as for " +
+			"inspect,\n" +
 			"limits them to one pod. A pid is that of a VM process, or of the container's first\n" +
 			"process. With -o json each line is a JSON object.",
 		Args: between(0, 1, "at most one: POD"),
@@ -61,8 +62,10 @@ func (p *Program) printEvent(event agentapi.Event, output format) error {
 		}
 		return nil
 	}
-	_, err := fmt.Fprintf(p.Out, "%s  %-7s  %-17s  %s  %s\n", event.Time.Local().Format(time.DateTime),
-		printable(string(event.Type)), printable(string(event.Reason)), subject(event), oneLine(event.Message))
+	_, err := fmt.Fprintf(p.Out, "%s  %-7s  %-17s  %s  %s\n",
+		event.Time.Local().Format(time.DateTime),
+		printable(string(event.Type)), printable(string(event.Reason)), subject(event),
+		oneLine(event.Message))
 	if err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}

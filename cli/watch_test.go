@@ -14,12 +14,17 @@ func testEvents() []agentapi.Event {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	pod := agentapi.PodRef{Namespace: "vms", Name: "vm-1", UID: "uid-1"}
 	return []agentapi.Event{
-		{Time: at, Type: agentapi.Warning, Reason: agentapi.ReasonMemlockRefused, Message: "first\nsecond", Pod: pod,
+		{Time: at, Type: agentapi.Warning, Reason: agentapi.ReasonMemlockRefused,
+			Message: "first\nsecond", Pod: pod,
 			Container: agentapi.ContainerRef{Name: "compute"}},
-		{Time: at, Type: agentapi.Normal, Reason: agentapi.ReasonLimitYielded, Message: "left alone", Pod: agentapi.PodRef{Namespace: "lab", Name: "vm-2"}},
-		{Time: at, Type: agentapi.Normal, Reason: agentapi.ReasonWouldSet, Message: "\x1b[2Jcleared", Pod: pod},
-		{Time: at, Type: agentapi.Warning, Reason: agentapi.ReasonCgroupIneffective, Message: "about the node"},
-		{Time: at, Type: agentapi.Warning, Reason: agentapi.ReasonVMKilled, Message: "SIGKILL", Pod: pod,
+		{Time: at, Type: agentapi.Normal, Reason: agentapi.ReasonLimitYielded,
+			Message: "left alone", Pod: agentapi.PodRef{Namespace: "lab", Name: "vm-2"}},
+		{Time: at, Type: agentapi.Normal, Reason: agentapi.ReasonWouldSet,
+			Message: "\x1b[2Jcleared", Pod: pod},
+		{Time: at, Type: agentapi.Warning, Reason: agentapi.ReasonCgroupIneffective,
+			Message: "about the node"},
+		{Time: at, Type: agentapi.Warning, Reason: agentapi.ReasonVMKilled,
+			Message: "SIGKILL", Pod: pod,
 			Container: agentapi.ContainerRef{Name: "compute", PID: 4741}},
 	}
 }
@@ -39,8 +44,9 @@ func TestWatch(t *testing.T) {
 2026-11-21 12:00:00  Normal   WouldSet           vms/vm-1  ?[2Jcleared
 2026-11-21 12:00:00  Warning  VMKilled           vms/vm-1/compute pid 4741  SIGKILL
 `},
-		"by UID":  {[]string{"uid-2"}, ""},
-		"by name": {[]string{"vm-2"}, "2026-11-21 12:00:00  Normal   LimitYielded       lab/vm-2  left alone\n"},
+		"by UID": {[]string{"uid-2"}, ""},
+		"by name": {[]string{"vm-2"}, "2026-11-21 12:00:00  Normal   LimitYielded       lab/vm-2 " +
+			" left alone\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +71,8 @@ func watchUntil(t *testing.T, a *agent, args ...string) string {
 	out := &interrupting{until: "last\n", interrupt: cancel}
 	program := testProgram(nil, &bytes.Buffer{})
 	program.Out = out
-	if code := program.Run(ctx, append([]string{"watch", "--socket", a.socket}, args...)); code != ExitOK {
+	if code := program.Run(ctx, append([]string{"watch", "--socket", a.socket}, args...)); code !=
+		ExitOK {
 		t.Errorf("exit code %d after an interrupt, want %d", code, ExitOK)
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -117,7 +124,9 @@ func TestWatchEndsWithTheAgent(t *testing.T) {
 	program := testProgram(nil, &errOut)
 	program.Out = &interrupting{until: "\n", interrupt: func() { go a.stop() }}
 	code := program.Run(t.Context(), []string{"watch", "--socket", a.socket})
-	if code != ExitNotRunning || !strings.Contains(errOut.String(), "the agent closed the event stream") {
-		t.Errorf("exit code %d, stderr %q; want %d and the reason", code, errOut.String(), ExitNotRunning)
+	if code != ExitNotRunning ||
+		!strings.Contains(errOut.String(), "the agent closed the event stream") {
+		t.Errorf("exit code %d, stderr %q; want %d and the reason", code, errOut.String(),
+			ExitNotRunning)
 	}
 }

@@ -76,7 +76,8 @@ rules:
 func lockOf(t *testing.T, example pod) string {
 	t.Helper()
 	name, ok, err := api.Launcher(example.Metadata.Annotations)
-	if err != nil || !ok || len(example.Spec.Containers) != 1 || example.Spec.Containers[0].Name != name {
+	if err != nil || !ok || len(example.Spec.Containers) != 1 ||
+		example.Spec.Containers[0].Name != name {
 		t.Errorf("launcher %q, %v, %v of %+v", name, ok, err, example)
 		return ""
 	}

@@ -18,7 +18,8 @@ func (d *decider) allowFile(s api.CgroupSetting) {
 	}
 	controller, _, _ := strings.Cut(s.File, ".")
 	if known := d.facts.Controllers; known != nil && !slices.Contains(known, controller) {
-		d.refuse(agentapi.ReasonCgroupRefused, "%s: containers of this node have no %s controller, "+
+		d.refuse(agentapi.ReasonCgroupRefused, "%s: containers of this node have no %s "+
+			"controller, "+
 			"only %s; remove the annotation, or run the pod elsewhere",
 			requested, controller, strings.Join(known, ", "))
 		return

@@ -37,7 +37,8 @@ func (d *decider) addRemark() {
 	case observe && d.decision.Yield && d.outcome() == "":
 		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+d.yielded())
 	case observe && d.decision.Yield:
-		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+d.yielded()+"; would set "+d.outcome())
+		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+d.yielded()+"; would set "+
+			d.outcome())
 	case observe && len(d.decision.Settings) > 0:
 		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+"would set "+d.outcome())
 	case d.decision.Yield:
@@ -56,7 +57,8 @@ func (d *decider) concludeSetting(s *agentapi.Setting) {
 	case d.decision.Undecided:
 		s.Status, s.Message = agentapi.StatusUnknown, policy.ErrAccountUnknown.Error()
 	case yield:
-		s.Status, s.Given, s.Message = agentapi.StatusYielded, d.facts.SpecMemlock.Soft.String(), d.yielded()
+		s.Status, s.Given, s.Message = agentapi.StatusYielded, d.facts.SpecMemlock.Soft.String(),
+			d.yielded()
 	default:
 		s.Status, s.Given = agentapi.StatusPending, s.Requested
 	}
@@ -99,7 +101,8 @@ func largest(requested *host.Limit, spec *host.Rlimit) *host.Limit {
 	if len(limits) == 0 {
 		return nil
 	}
-	finite := slices.DeleteFunc(slices.Clone(limits), func(l host.Limit) bool { return l == host.Unlimited })
+	finite := slices.DeleteFunc(slices.Clone(limits),
+		func(l host.Limit) bool { return l == host.Unlimited })
 	if len(finite) > 0 {
 		limits = finite
 	}

@@ -128,7 +128,8 @@ type decider struct {
 // matchRule finds the pod's rule.
 func (d *decider) matchRule() {
 	f := d.facts
-	d.rule, d.decision.Compared, d.ruleErr = d.policy.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
+	d.rule, d.decision.Compared, d.ruleErr = d.policy.Match(f.Pod.Namespace, f.ServiceAccount,
+		f.ServiceAccountKnown)
 	if d.ruleErr == nil {
 		d.decision.Ceiling = ceiling(d.rule, f)
 	}
@@ -143,7 +144,8 @@ func (d *decider) evaluate() {
 	}
 	lock, err := d.computeLock(request)
 	if err != nil {
-		d.refuse(agentapi.ReasonAnnotationInvalid, "%s: %s", d.lockAnnotations(), plaintext.OneLine(err.Error()))
+		d.refuse(agentapi.ReasonAnnotationInvalid, "%s: %s", d.lockAnnotations(),
+			plaintext.OneLine(err.Error()))
 		return
 	}
 	if !lock.Required {
@@ -163,7 +165,8 @@ func (d *decider) evaluate() {
 	}
 	if d.ruleErr != nil {
 		d.decision.Domain = ""
-		d.refuse(refusalReason(lock, request), "%s: %s; %s", d.requested(lock, request), d.ruleErr, remedy(d.ruleErr))
+		d.refuse(refusalReason(lock, request), "%s: %s; %s", d.requested(lock, request), d.ruleErr,
+			remedy(d.ruleErr))
 		return
 	}
 	d.decision.Rule = d.rule.Name
@@ -207,7 +210,8 @@ func (d *decider) enterSettings(lock memlock.Result, files []api.CgroupSetting) 
 	}
 	d.decision.Cgroup = files
 	for _, s := range files {
-		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{Name: s.File, Requested: s.Quantity()})
+		d.decision.Settings = append(d.decision.Settings,
+			agentapi.Setting{Name: s.File, Requested: s.Quantity()})
 	}
 }
 
@@ -224,7 +228,9 @@ func refusalReason(lock memlock.Result, request api.Request) agentapi.Reason {
 
 // setting returns a setting from enterSettings, for change.
 func (d *decider) setting(name string) *agentapi.Setting {
-	at := slices.IndexFunc(d.decision.Settings, func(s agentapi.Setting) bool { return s.Name == name })
+	at := slices.IndexFunc(d.decision.Settings, func(s agentapi.Setting) bool {
+		return s.Name == name
+	})
 	return &d.decision.Settings[at]
 }
 

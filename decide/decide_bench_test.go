@@ -18,7 +18,8 @@ func BenchmarkContainer(b *testing.B) {
 	facts := decide.Facts{
 		Pod: agentapi.PodRef{Namespace: "trusted", Name: "vm", UID: "uid"}, MemoryLimit: 6 * gi,
 		Annotations: decidetest.Launcher(map[string]string{
-			"devices.memlock.mooring.dev": "vfio=1", "guest-memory.memlock.mooring.dev": "4Gi", "memory.high.cgroup.mooring.dev": "5632Mi",
+			"devices.memlock.mooring.dev": "vfio=1", "guest-memory.memlock.mooring.dev": "4Gi",
+			"memory.high.cgroup.mooring.dev": "5632Mi",
 		}),
 	}
 	for container, launcher := range map[string]bool{"compute": true, "sidecar": false} {

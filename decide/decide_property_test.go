@@ -19,7 +19,8 @@ import (
 func drawFacts(t *rapid.T) decide.Facts {
 	f := decide.Facts{
 		Pod: agentapi.PodRef{
-			Namespace: rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t, "namespace"), Name: "vm",
+			Namespace: rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts",
+				"nowhere"}).Draw(t, "namespace"), Name: "vm",
 		},
 		Container:           rapid.SampledFrom([]string{"compute", "sidecar"}).Draw(t, "container"),
 		Annotations:         map[string]string{},
@@ -37,16 +38,21 @@ func drawFacts(t *rapid.T) decide.Facts {
 		f.SpecMemlock = &host.Rlimit{Soft: l, Hard: l}
 	}
 	keys := []string{
-		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey,
-		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix, "memory.max" + api.CgroupSuffix, "x" + api.Suffix,
-		"ulimits.noderesource.dev/container.compute", api.DomainKey, api.GracePeriodKey, api.WatchdogKey,
+		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey,
+		api.DevicesKey,
+		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix,
+		"memory.max" + api.CgroupSuffix, "x" + api.Suffix,
+		"ulimits.noderesource.dev/container.compute", api.DomainKey, api.GracePeriodKey,
+		api.WatchdogKey,
 	}
 	values := []string{
-		"compute", "true", "false", "4Gi", "100Gi", "unlimited", "vfio=1", "vfio=2,iommu", "max", "100", "-1", "", "1e30",
+		"compute", "true", "false", "4Gi", "100Gi", "unlimited", "vfio=1", "vfio=2,iommu", "max",
+		"100", "-1", "", "1e30",
 		"a\nb", "8Ei", api.APIVersion, "- {type: memlock}", "vms-1", "30s",
 	}
 	for range rapid.IntRange(0, 8).Draw(t, "annotations") {
-		key := rapid.SampledFrom(keys).Draw(t, "key") + rapid.SampledFrom([]string{"", "", "/pod", "/container.compute"}).Draw(t, "scope")
+		key := rapid.SampledFrom(keys).Draw(t, "key") +
+			rapid.SampledFrom([]string{"", "", "/pod", "/container.compute"}).Draw(t, "scope")
 		f.Annotations[key] = rapid.SampledFrom(values).Draw(t, "value")
 	}
 	if rapid.Bool().Draw(t, "is launcher") {
@@ -116,8 +122,10 @@ func checkWithinPolicy(t *rapid.T, p *policy.Policy, f decide.Facts, d decide.De
 		if !rule.Memlock.Unlimited || f.MemoryLimit <= 0 {
 			t.Fatalf("unlimited under rule %q with a memory limit of %d", rule.Name, f.MemoryLimit)
 		}
-	case int64(*d.Memlock) > rule.Memlock.Max || !f.Exists && int64(*d.Memlock) > p.Memlock.NodeMax-f.NodeGranted:
-		t.Fatalf("given %s under rule %q, with %d granted to others", d.Memlock, rule.Name, f.NodeGranted)
+	case int64(*d.Memlock) > rule.Memlock.Max || !f.Exists &&
+		int64(*d.Memlock) > p.Memlock.NodeMax-f.NodeGranted:
+		t.Fatalf("given %s under rule %q, with %d granted to others", d.Memlock, rule.Name,
+			f.NodeGranted)
 	}
 	if d.Yield && !f.SpecMemlock.Covers(*d.Memlock) {
 		t.Fatalf("yields to a spec of %+v when %s is asked for", f.SpecMemlock, d.Memlock)

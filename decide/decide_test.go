@@ -50,7 +50,8 @@ func TestContainerAllows(t *testing.T) {
 			facts: facts("tenant-a", map[string]string{
 				api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi", api.ValueKey: "512Mi",
 			}),
-			memlock: limit(1826 * mi), rule: "tenants", // 1Gi, 512Mi, and the 290Mi of a launcher's overhead
+			// 1Gi, 512Mi, and the 290Mi of a launcher's overhead
+			memlock: limit(1826 * mi), rule: "tenants",
 		},
 		"exactly the ceiling of the rule": {
 			facts:   facts("tenant-a", decidetest.Lock("16Gi")),
@@ -68,8 +69,9 @@ func TestContainerAllows(t *testing.T) {
 			facts: facts("trusted", map[string]string{
 				"pids.max" + api.CgroupSuffix: "512", "memory.high" + api.CgroupSuffix: "1Gi",
 			}),
-			cgroup: []api.CgroupSetting{{File: "memory.high", Value: "1073741824"}, {File: "pids.max", Value: "512"}},
-			rule:   "trusted",
+			cgroup: []api.CgroupSetting{{File: "memory.high", Value: "1073741824"},
+				{File: "pids.max", Value: "512"}},
+			rule: "trusted",
 		},
 		"a launcher without requests needs no rule": {facts: facts("nowhere", nil)},
 		"a value that nothing demands": {
@@ -77,7 +79,8 @@ func TestContainerAllows(t *testing.T) {
 		},
 		"scoped annotations win": {
 			facts: facts("trusted", map[string]string{
-				api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi", api.GuestMemoryKey + "/container.compute": "3Gi",
+				api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi",
+				api.GuestMemoryKey + "/container.compute": "3Gi",
 			}),
 			memlock: limit(3367 * mi), rule: "trusted",
 		},
@@ -86,7 +89,8 @@ func TestContainerAllows(t *testing.T) {
 			memlock: limit(5 * gi), rule: "by-account",
 		},
 		"yields to a spec that has as much": {
-			facts:   withSpec(facts("trusted", decidetest.VFIO()), host.Rlimit{Soft: 5 * gi, Hard: host.Unlimited}),
+			facts: withSpec(facts("trusted", decidetest.VFIO()),
+				host.Rlimit{Soft: 5 * gi, Hard: host.Unlimited}),
 			memlock: limit(5 * gi), yield: true, rule: "trusted",
 		},
 		"raises a spec that has less": {
@@ -94,14 +98,17 @@ func TestContainerAllows(t *testing.T) {
 			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"raises a spec with a lower soft limit": {
-			facts:   withSpec(facts("trusted", decidetest.VFIO()), host.Rlimit{Soft: gi, Hard: host.Unlimited}),
+			facts: withSpec(facts("trusted", decidetest.VFIO()),
+				host.Rlimit{Soft: gi, Hard: host.Unlimited}),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"just fits the node": {
-			facts: withGranted(facts("trusted", decidetest.VFIO()), 59*gi), memlock: limit(5 * gi), rule: "trusted",
+			facts: withGranted(facts("trusted", decidetest.VFIO()), 59*gi), memlock: limit(5 * gi),
+			rule: "trusted",
 		},
 		"an existing launcher may exceed the node's maximum": {
-			facts: existing(withGranted(facts("trusted", decidetest.VFIO()), 64*gi)), memlock: limit(5 * gi), rule: "trusted",
+			facts:   existing(withGranted(facts("trusted", decidetest.VFIO()), 64*gi)),
+			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"unlimited does not count for the node's ceiling": {
 			facts: withGranted(facts("trusted", map[string]string{
@@ -110,14 +117,16 @@ func TestContainerAllows(t *testing.T) {
 			memlock: limit(host.Unlimited), rule: "trusted",
 		},
 		"another plugin has set the limit": {
-			facts: withSpec(withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.noderesource.dev"),
+			facts: withSpec(withNeighbour(facts("trusted", decidetest.VFIO()),
+				"ulimits.noderesource.dev"),
 				host.Rlimit{Soft: 6 * gi, Hard: 6 * gi}),
 			memlock: limit(5 * gi), yield: true, rule: "trusted",
 		},
 		"another plugin sets another limit": {
 			facts: facts("trusted", map[string]string{
 				api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1",
-				"ulimits.noderesource.dev/container.compute": "- type: nofile\n  soft: 1024\n  hard: 1024\n",
+				"ulimits.noderesource.dev/container.compute": "- type: nofile\n  soft: 1024\n  " +
+					"hard: 1024\n",
 			}),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
@@ -180,16 +189,19 @@ func TestContainerLeavesAlone(t *testing.T) {
 	badLauncher := facts("trusted", nil)
 	badLauncher.Annotations[api.LauncherKey] = "Not A Name"
 	for name, f := range map[string]decide.Facts{
-		"another container of a launcher pod":                  other,
-		"a pod without launcher":                               plain,
-		"another container, with annotations that are wrong":   badElsewhere,
-		"a pod with a malformed launcher annotation":           badLauncher,
-		"a pod without any annotation":                         {Container: "compute"},
-		"a pod with another label of KubeVirt":                 {Container: "compute", Labels: map[string]string{"kubevirt.io": "virt-handler"}},
-		"another container of a pod that a profile recognises": {Container: "sidecar", Labels: decidetest.LauncherLabels()},
+		"another container of a launcher pod":                other,
+		"a pod without launcher":                             plain,
+		"another container, with annotations that are wrong": badElsewhere,
+		"a pod with a malformed launcher annotation":         badLauncher,
+		"a pod without any annotation":                       {Container: "compute"},
+		"a pod with another label of KubeVirt": {Container: "compute",
+			Labels: map[string]string{"kubevirt.io": "virt-handler"}},
+		"another container of a pod that a profile recognises": {Container: "sidecar",
+			Labels: decidetest.LauncherLabels()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := decide.Container(decidetest.Policy(t, policy.Enforce), f); !cmp.Equal(d, decide.Decision{}) {
+			if d := decide.Container(decidetest.Policy(t, policy.Enforce), f); !cmp.Equal(d,
+				decide.Decision{}) {
 				t.Errorf("Container = %+v, want nothing", d)
 			}
 		})
@@ -202,11 +214,17 @@ func TestContainerNotes(t *testing.T) {
 		facts decide.Facts
 		want  string
 	}{
-		"lower limit in the spec":      {raised, "has RLIMIT_MEMLOCK 1Gi (hard 2Gi) already: raised to 5Gi"},
-		"nothing demands the value":    {facts("nowhere", map[string]string{api.ValueKey: "1Gi"}), api.RequiresLockKey},
-		"launcher requests no lock":    {facts("nowhere", nil), "no memory lock: nothing asks for it"},
-		"cgroup files without a lock":  {facts("trusted", map[string]string{"memory.high" + api.CgroupSuffix: "1Gi"}), "no memory lock"},
-		"requires-lock says it is not": {facts("nowhere", map[string]string{api.RequiresLockKey: "false"}), "is false"},
+		"lower limit in the spec": {raised, "has RLIMIT_MEMLOCK 1Gi (hard 2Gi) already: " +
+			"raised to 5Gi"},
+		"nothing demands the value": {facts("nowhere", map[string]string{api.ValueKey: "1Gi"}),
+			api.RequiresLockKey},
+		"launcher requests no lock": {facts("nowhere", nil),
+			"no memory lock: nothing asks for it"},
+		"cgroup files without a lock": {
+			facts("trusted", map[string]string{"memory.high" + api.CgroupSuffix: "1Gi"}),
+			"no memory lock"},
+		"requires-lock says it is not": {
+			facts("nowhere", map[string]string{api.RequiresLockKey: "false"}), "is false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := decide.Container(decidetest.Policy(t, policy.Enforce), test.facts)

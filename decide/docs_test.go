@@ -39,7 +39,8 @@ func decideExample(t *testing.T, file string) decide.Decision {
 		t.Fatal(err)
 	}
 	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict([]byte(readDoc(t, "examples", "memory-lock.yaml")), &pod); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(readDoc(t, "examples", "memory-lock.yaml")),
+		&pod); err != nil {
 		t.Fatal(err)
 	}
 	container := pod.Spec.Containers[0]
@@ -57,7 +58,8 @@ func TestExamplePod(t *testing.T) {
 	if !d.Act() || d.Memlock == nil || *d.Memlock != 5*gi {
 		t.Errorf("decision %+v, want a memory lock of 5 GiB; refusal: %v", d, d.Refusal)
 	}
-	if len(d.Cgroup) != 1 || d.Cgroup[0].File != "memory.high" || d.Cgroup[0].Value != "5905580032" {
+	if len(d.Cgroup) != 1 || d.Cgroup[0].File != "memory.high" ||
+		d.Cgroup[0].Value != "5905580032" {
 		t.Errorf("cgroup settings %v, want 5.5 GiB of memory.high", d.Cgroup)
 	}
 }
@@ -65,8 +67,10 @@ func TestExamplePod(t *testing.T) {
 // The page on an existing cluster quotes the Event of the example pod in mode observe.
 func TestExamplePodObserved(t *testing.T) {
 	remarks := decideExample(t, "observe.yaml").Remarks
-	page := strings.Join(strings.Fields(readDoc(t, "docs", "get-started", "existing-cluster.md")), " ")
-	if len(remarks) != 1 || remarks[0].Reason != agentapi.ReasonWouldSet || !strings.Contains(page, remarks[0].Message) {
+	page := strings.Join(strings.Fields(readDoc(t, "docs", "get-started", "existing-cluster.md")),
+		" ")
+	if len(remarks) != 1 || remarks[0].Reason != agentapi.ReasonWouldSet ||
+		!strings.Contains(page, remarks[0].Message) {
 		t.Errorf("the page does not quote %+v", remarks)
 	}
 }
@@ -75,9 +79,11 @@ func TestExamplePodObserved(t *testing.T) {
 func TestDocumentedRefusals(t *testing.T) {
 	var messages []string
 	for _, test := range refusalTests() {
-		messages = append(messages, decide.Container(decidetest.Policy(t, policy.Enforce), test.facts).Refusal.Message)
+		messages = append(messages, decide.Container(decidetest.Policy(t, policy.Enforce),
+			test.facts).Refusal.Message)
 	}
-	_, rest, _ := strings.Cut(readDoc(t, "docs", "how-to", "troubleshoot-refused.md"), "\n## The agent refuses\n")
+	_, rest, _ := strings.Cut(readDoc(t, "docs", "how-to", "troubleshoot-refused.md"),
+		"\n## The agent refuses\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
 	blocks := textBlock.FindAllStringSubmatch(section, -1)
 	if len(blocks) < 10 {
@@ -85,8 +91,11 @@ func TestDocumentedRefusals(t *testing.T) {
 	}
 	for _, block := range blocks {
 		shown := strings.Join(strings.Fields(block[1]), " ") // the page wraps long lines
-		if !slices.ContainsFunc(messages, func(m string) bool { return strings.Contains(m, shown) }) {
-			t.Errorf("the documentation shows\n%s\nwhich is in none of\n%s", shown, strings.Join(messages, "\n"))
+		if !slices.ContainsFunc(messages, func(m string) bool {
+			return strings.Contains(m, shown)
+		}) {
+			t.Errorf("the documentation shows\n%s\nwhich is in none of\n%s", shown,
+				strings.Join(messages, "\n"))
 		}
 	}
 }

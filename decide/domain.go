@@ -26,7 +26,8 @@ func (d *decider) allowGracePeriod(requested time.Duration) {
 	d.decision.GracePeriod = min(requested, most)
 	if requested > most {
 		d.refuse(agentapi.ReasonGracePeriodRefused, "annotation %s: want at most %s, "+
-			"as the node policy says (lifecycle.maxGracePeriod); ask for less, or have the policy changed",
+			"as the node policy says (lifecycle.maxGracePeriod); ask for less, or have the "+
+			"policy changed",
 			d.written(api.GracePeriodKey), most)
 	}
 }
@@ -58,10 +59,12 @@ func (d *decider) allowDomain(declared string) {
 		d.refuse(agentapi.ReasonDomainRefused, "%s: the node policy names no libvirt of the node "+
 			"(lifecycle.libvirt); remove the annotation, or have the policy changed", requested)
 	case d.rule.AllowDomain(declared) != nil:
-		d.refuse(agentapi.ReasonDomainRefused, "%s: %s; remove the annotation, or have the policy changed",
+		d.refuse(agentapi.ReasonDomainRefused, "%s: %s; remove the annotation, or have the "+
+			"policy changed",
 			requested, d.rule.AllowDomain(declared))
 	case other != nil:
-		d.refuse(agentapi.ReasonDomainClaimed, "%s: pod %s/%s has claimed that domain of the node's libvirt; "+
+		d.refuse(agentapi.ReasonDomainClaimed, "%s: pod %s/%s has claimed that domain of the "+
+			"node's libvirt; "+
 			"declare another, or delete that pod", requested, other.Namespace, other.Name)
 	default:
 		d.decision.Domain = domain

@@ -14,17 +14,21 @@ import (
 
 func TestContainerLifecycle(t *testing.T) {
 	f := facts("trusted", map[string]string{
-		api.DomainKey: "vms-1", api.GracePeriodKey: "90s", api.WatchdogKey + "/container.compute": "1h30m",
+		api.DomainKey: "vms-1", api.GracePeriodKey: "90s",
+		api.WatchdogKey + "/container.compute": "1h30m",
 	})
 	d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
-	if !d.Act() || d.Rule != "trusted" || d.Domain != "vms-1" || d.GracePeriod != 90*time.Second || d.Watchdog != 90*time.Minute {
+	if !d.Act() || d.Rule != "trusted" || d.Domain != "vms-1" || d.GracePeriod != 90*time.Second ||
+		d.Watchdog != 90*time.Minute {
 		t.Errorf("decision %+v, refusal %v", d, d.Refusal)
 	}
-	if notes := strings.Join(d.Notes, "\n"); !strings.Contains(notes, `the VM is domain "vms-1" of the node's libvirt`) {
+	if notes := strings.Join(d.Notes, "\n"); !strings.Contains(notes,
+		`the VM is domain "vms-1" of the node's libvirt`) {
 		t.Errorf("notes %q", notes)
 	}
 	f = facts("nowhere", map[string]string{api.GracePeriodKey: "90s"})
-	if d := decide.Container(decidetest.Policy(t, policy.Enforce), f); !d.Act() || d.GracePeriod != 90*time.Second || d.Watchdog != 0 || d.Domain != "" {
+	if d := decide.Container(decidetest.Policy(t, policy.Enforce), f); !d.Act() ||
+		d.GracePeriod != 90*time.Second || d.Watchdog != 0 || d.Domain != "" {
 		t.Errorf("without a rule: %+v", d)
 	}
 }
@@ -33,18 +37,22 @@ func TestContainerLifecycle(t *testing.T) {
 func TestGracePeriodHasACeiling(t *testing.T) {
 	p := decidetest.Policy(t, policy.Enforce)
 	p.Lifecycle.MaxGracePeriod = time.Minute
-	for asked, want := range map[string]time.Duration{"59s": 59 * time.Second, "1m": time.Minute, "61s": time.Minute, "168h": time.Minute} {
+	for asked, want := range map[string]time.Duration{"59s": 59 * time.Second, "1m": time.Minute,
+		"61s": time.Minute, "168h": time.Minute} {
 		f := facts("nowhere", map[string]string{api.GracePeriodKey + "/pod": asked})
 		for _, f := range []decide.Facts{f, existing(f)} {
 			d := decide.Container(p, f)
-			if tooLong := len(asked) > 3 || asked == "61s"; d.GracePeriod != want || (d.Refusal != nil) != tooLong {
+			if tooLong := len(asked) > 3 || asked == "61s"; d.GracePeriod != want ||
+				(d.Refusal != nil) != tooLong {
 				t.Errorf("%s: grace period %s, refusal %v", asked, d.GracePeriod, d.Refusal)
 			}
 		}
 	}
-	d := decide.Container(p, facts("nowhere", map[string]string{api.GracePeriodKey + "/pod": "168h"}))
+	d := decide.Container(p,
+		facts("nowhere", map[string]string{api.GracePeriodKey + "/pod": "168h"}))
 	const message = "annotation grace-period.lifecycle.mooring.dev/pod: \"168h\": want at most 1m0s"
-	if d.Refusal.Reason != agentapi.ReasonGracePeriodRefused || !strings.Contains(d.Refusal.Message, message) {
+	if d.Refusal.Reason != agentapi.ReasonGracePeriodRefused ||
+		!strings.Contains(d.Refusal.Message, message) {
 		t.Errorf("refusal %+v", d.Refusal)
 	}
 }
@@ -63,7 +71,8 @@ func TestDomainNeedsLibvirt(t *testing.T) {
 func TestRefusedLauncherKeepsItsDomain(t *testing.T) {
 	requests := decidetest.Lock("100Gi")
 	requests[api.DomainKey] = "vms-1"
-	if d := decide.Container(decidetest.Policy(t, policy.Enforce), existing(facts("trusted", requests))); d.Refusal == nil || d.Domain != "vms-1" {
+	if d := decide.Container(decidetest.Policy(t, policy.Enforce),
+		existing(facts("trusted", requests))); d.Refusal == nil || d.Domain != "vms-1" {
 		t.Errorf("decision %+v", d)
 	}
 	for name, f := range map[string]decide.Facts{
@@ -71,7 +80,8 @@ func TestRefusedLauncherKeepsItsDomain(t *testing.T) {
 		"not allowed": facts("trusted", decidetest.Domain("db-1")),
 		"no rule":     facts("nowhere", decidetest.Domain("vms-1")),
 	} {
-		if d := decide.Container(decidetest.Policy(t, policy.Enforce), existing(f)); d.Refusal == nil || d.Domain != "" {
+		if d := decide.Container(decidetest.Policy(t, policy.Enforce), existing(f)); d.Refusal ==
+			nil || d.Domain != "" {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
@@ -82,17 +92,22 @@ func TestDomainByAnyForm(t *testing.T) {
 	p := decidetest.Policy(t, policy.Enforce)
 	p.Rules[0].Domains = []string{"*"}
 	for declared, want := range map[string]string{
-		strings.ToUpper(decidetest.DomainUUID): decidetest.DomainUUID, strings.ReplaceAll(decidetest.DomainUUID, "-", ""): decidetest.DomainUUID,
-		"{" + decidetest.DomainUUID + "}": "{" + decidetest.DomainUUID + "}", "VMs-1": "VMs-1", strings.Repeat("g", 32): strings.Repeat("g", 32),
+		strings.ToUpper(decidetest.DomainUUID):             decidetest.DomainUUID,
+		strings.ReplaceAll(decidetest.DomainUUID, "-", ""): decidetest.DomainUUID,
+		"{" + decidetest.DomainUUID + "}":                  "{" + decidetest.DomainUUID + "}",
+		"VMs-1":                                            "VMs-1",
+		strings.Repeat("g", 32):                            strings.Repeat("g", 32),
 	} {
-		if d := decide.Container(p, facts("trusted", decidetest.Domain(declared))); d.Domain != want {
+		if d := decide.Container(p, facts("trusted", decidetest.Domain(declared))); d.Domain !=
+			want {
 			t.Errorf("%s: domain %q, want %q", declared, d.Domain, want)
 		}
 	}
 }
 
 func TestDocumentedDomainRefusal(t *testing.T) {
-	d := decide.Container(decidetest.Policy(t, policy.Enforce), claimed(facts("trusted", decidetest.Domain("vms-1"))))
+	d := decide.Container(decidetest.Policy(t, policy.Enforce),
+		claimed(facts("trusted", decidetest.Domain("vms-1"))))
 	_, shown, _ := strings.Cut(d.Refusal.Message, ": ")
 	if !strings.Contains(readDoc(t, "docs", "reference", "annotations.md"), "\n    "+shown+"\n") {
 		t.Errorf("the documentation does not show\n%s", shown)

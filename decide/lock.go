@@ -38,7 +38,8 @@ func Raise(p *policy.Policy, f RaiseFacts) error {
 		return nil
 	}
 	if err := raise(p, f); err != nil {
-		return fmt.Errorf("mooring refuses to raise the memory lock of container %q of pod %s/%s to %s: %w",
+		return fmt.Errorf("mooring refuses to raise the memory lock of container %q of pod %s/%s "+
+			"to %s: %w",
 			f.Container, f.Pod.Namespace, f.Pod.Name, f.Desired, err)
 	}
 	return nil
@@ -77,12 +78,14 @@ func checkUnlimited(rule policy.Rule, f Facts) error {
 	case f.MemoryLimit <= 0:
 		has = "none; set its resources.limits.memory"
 	case f.NodeMemory > 0 && f.MemoryLimit > f.NodeMemory:
-		has = fmt.Sprintf("one of %s, which is more than the node's memory of %s and bounds nothing; "+
+		has = fmt.Sprintf("one of %s, which is more than the node's memory of %s and bounds "+
+			"nothing; "+
 			"lower its resources.limits.memory", api.Bytes(f.MemoryLimit), api.Bytes(f.NodeMemory))
 	default:
 		return nil
 	}
-	return fmt.Errorf("rule %q of the node policy allows that, but an unlimited lock is bounded by the "+
+	return fmt.Errorf("rule %q of the node policy allows that, but an unlimited lock is bounded "+
+		"by the "+
 		"container's memory limit alone, and container %q has %s", rule.Name, f.Container, has)
 }
 
@@ -94,7 +97,8 @@ func checkNode(p *policy.Policy, rule policy.Rule, f Facts, bytes int64) error {
 	if f.Exists || most == 0 || bytes <= most-f.NodeGranted {
 		return nil
 	}
-	return fmt.Errorf("rule %q allows that, but the node policy allows %s for all launchers of this node together "+
+	return fmt.Errorf("rule %q allows that, but the node policy allows %s for all launchers of "+
+		"this node together "+
 		"(memlock.nodeMax), and others have %s; run the pod elsewhere, or wait until others stop",
 		rule.Name, api.Bytes(most), api.Bytes(f.NodeGranted))
 }

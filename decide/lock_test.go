@@ -24,8 +24,9 @@ func TestCeiling(t *testing.T) {
 		facts decide.Facts
 		want  *host.Limit
 	}{
-		"no request":                         {tenant, limit(16 * gi)},
-		"unlimited":                          {facts("trusted", decidetest.VFIO()), limit(host.Unlimited)},
+		"no request": {tenant, limit(16 * gi)},
+		"unlimited": {facts("trusted", decidetest.VFIO()),
+			limit(host.Unlimited)},
 		"unlimited without a memory limit":   {endless, limit(32 * gi)},
 		"unlimited beyond the node's memory": {beyond, limit(32 * gi)},
 		"account not known":                  {vague, nil},
@@ -41,7 +42,8 @@ func TestCeiling(t *testing.T) {
 
 // drawLockFacts draws a new launcher with a memory lock as its only request.
 func drawLockFacts(t *rapid.T) (decide.Facts, host.Limit) {
-	quantity := rapid.SampledFrom([]string{"1", "4Gi", "16Gi", "17179869185", "32Gi", "33Gi", "7Ei"}).Draw(t, "quantity")
+	quantity := rapid.SampledFrom([]string{"1", "4Gi", "16Gi", "17179869185", "32Gi", "33Gi",
+		"7Ei"}).Draw(t, "quantity")
 	requests := decidetest.Lock(quantity)
 	bytes, err := api.ParseBytes(quantity)
 	if err != nil {
@@ -51,12 +53,14 @@ func drawLockFacts(t *rapid.T) (decide.Facts, host.Limit) {
 	if rapid.Bool().Draw(t, "unlimited") {
 		requests, lock = decidetest.UnlimitedLock(), host.Unlimited
 	}
-	f := facts(rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t, "namespace"), requests)
+	f := facts(rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t,
+		"namespace"), requests)
 	f.ServiceAccount = rapid.SampledFrom([]string{"vm-1", "default"}).Draw(t, "account")
 	f.ServiceAccountKnown = rapid.Bool().Draw(t, "known")
 	f.MemoryLimit = rapid.SampledFrom([]int64{-1, 0, gi, 65 * gi}).Draw(t, "limit")
 	f.NodeMemory = rapid.SampledFrom([]int64{0, 64 * gi}).Draw(t, "node memory")
-	f.NodeGranted = rapid.SampledFrom([]int64{0, 32 * gi, 60 * gi, 60*gi + 1, 64 * gi, 1<<63 - 1}).Draw(t, "granted")
+	f.NodeGranted = rapid.SampledFrom([]int64{0, 32 * gi, 60 * gi, 60*gi + 1, 64 * gi,
+		1<<63 - 1}).Draw(t, "granted")
 	return f, lock
 }
 
@@ -90,15 +94,26 @@ func TestRaise(t *testing.T) {
 		facts  decide.RaiseFacts
 		want   string // in the error; empty: allowed
 	}{
-		"within the rule":       {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: 16 * gi}, ""},
-		"beyond the rule":       {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: 17 * gi}, `rule "tenants" of the node policy allows up to 16Gi`},
-		"finite, and unlimited": {enforce, decide.RaiseFacts{Facts: facts("trusted", nil), Desired: 33 * gi}, "allows up to 32Gi"},
-		"node is full":          {enforce, decide.RaiseFacts{Facts: full, Current: gi, Desired: 2 * gi}, "memlock.nodeMax"},
-		"has it already":        {enforce, decide.RaiseFacts{Facts: denied, Current: 2 * gi, Desired: 2 * gi}, ""},
-		"no rule":               {enforce, decide.RaiseFacts{Facts: denied, Current: gi, Desired: 2 * gi}, `no rule of the node policy matches namespace "nowhere"`},
-		"account unknown":       {enforce, decide.RaiseFacts{Facts: facts("accounts", nil), Desired: gi}, policy.ErrAccountUnknown.Error()},
-		"launcher is refused":   {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil), Desired: gi, Refusal: "too much"}, "runs although the node policy refuses it: too much"},
-		"observe mode":          {decidetest.Policy(t, policy.Observe), decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: gi}, `mode "observe"`},
+		"within the rule": {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil),
+			Current: gi, Desired: 16 * gi}, ""},
+		"beyond the rule": {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil),
+			Current: gi, Desired: 17 * gi}, `rule "tenants" of the node policy allows up to 16Gi`},
+		"finite, and unlimited": {enforce, decide.RaiseFacts{Facts: facts("trusted", nil),
+			Desired: 33 * gi}, "allows up to 32Gi"},
+		"node is full": {enforce, decide.RaiseFacts{Facts: full, Current: gi,
+			Desired: 2 * gi}, "memlock.nodeMax"},
+		"has it already": {enforce, decide.RaiseFacts{Facts: denied, Current: 2 * gi,
+			Desired: 2 * gi}, ""},
+		"no rule": {enforce, decide.RaiseFacts{Facts: denied, Current: gi,
+			Desired: 2 * gi}, `no rule of the node policy matches namespace "nowhere"`},
+		"account unknown": {enforce, decide.RaiseFacts{Facts: facts("accounts", nil),
+			Desired: gi}, policy.ErrAccountUnknown.Error()},
+		"launcher is refused": {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil),
+			Desired: gi, Refusal: "too much"}, "runs although the node policy refuses it: " +
+			"too much"},
+		"observe mode": {decidetest.Policy(t, policy.Observe),
+			decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: gi},
+			`mode "observe"`},
 	} {
 		err := decide.Raise(c.policy, c.facts)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -40,14 +40,17 @@ func TestContainerObserveYields(t *testing.T) {
 	f := facts("trusted", decidetest.VFIO())
 	f.SpecMemlock = &host.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
 	d := decide.Container(decidetest.Policy(t, policy.Observe), f)
-	want := "observe mode, nothing is done: the container's spec has RLIMIT_MEMLOCK 8Gi already, which covers the 5Gi asked for: left alone"
-	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldSet || d.Remarks[0].Message != want {
+	want := "observe mode, nothing is done: the container's spec has RLIMIT_MEMLOCK 8Gi already, " +
+		"which covers the 5Gi asked for: left alone"
+	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldSet ||
+		d.Remarks[0].Message != want {
 		t.Errorf("remarks = %+v, want %s: %s", d.Remarks, agentapi.ReasonWouldSet, want)
 	}
 }
 
 func TestContainerObserveWithoutRequest(t *testing.T) {
-	if d := decide.Container(decidetest.Policy(t, policy.Observe), facts("trusted", nil)); len(d.Remarks) != 0 {
+	if d := decide.Container(decidetest.Policy(t, policy.Observe), facts("trusted", nil)); len(
+		d.Remarks) != 0 {
 		t.Errorf("remarks = %+v, want none", d.Remarks)
 	}
 }
@@ -58,12 +61,15 @@ func TestContainerSettings(t *testing.T) {
 	d := decide.Container(decidetest.Policy(t, policy.Enforce), facts("trusted", requests))
 	want := []agentapi.Setting{
 		{
-			Name: agentapi.MemlockSetting, Requested: "5Gi", Allowed: "32Gi", Given: "5Gi", Status: agentapi.StatusPending,
+			Name: agentapi.MemlockSetting, Requested: "5Gi", Allowed: "32Gi", Given: "5Gi",
+			Status: agentapi.StatusPending,
 			Terms: []agentapi.Term{
-				{Name: "guest memory", Bytes: 4 * gi}, {Name: "libvirt's allowance for device I/O", Bytes: gi},
+				{Name: "guest memory", Bytes: 4 * gi},
+				{Name: "libvirt's allowance for device I/O", Bytes: gi},
 			},
 		},
-		{Name: "memory.high", Requested: "1Gi", Allowed: "1Gi", Given: "1Gi", Status: agentapi.StatusPending},
+		{Name: "memory.high", Requested: "1Gi", Allowed: "1Gi", Given: "1Gi",
+			Status: agentapi.StatusPending},
 	}
 	if diff := cmp.Diff(want, d.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -72,8 +78,10 @@ func TestContainerSettings(t *testing.T) {
 
 func TestContainerYieldIsReported(t *testing.T) {
 	spec := host.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
-	d := decide.Container(decidetest.Policy(t, policy.Enforce), withSpec(facts("trusted", decidetest.VFIO()), spec))
-	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonLimitYielded || d.Remarks[0].Type != agentapi.Normal {
+	d := decide.Container(decidetest.Policy(t, policy.Enforce),
+		withSpec(facts("trusted", decidetest.VFIO()), spec))
+	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonLimitYielded ||
+		d.Remarks[0].Type != agentapi.Normal {
 		t.Errorf("remarks = %+v, want one %s", d.Remarks, agentapi.ReasonLimitYielded)
 	}
 	s := d.Settings[0]
@@ -89,20 +97,24 @@ func TestStrayAnnotations(t *testing.T) {
 		labels, annotations map[string]string
 		want                string // "": no remark
 	}{
-		"annotations without a launcher":  {nil, requests, api.LauncherKey},
-		"launcher annotation is no name":  {nil, map[string]string{api.LauncherKey: "Not A Name"}, `"Not A Name"`},
-		"launcher by annotation":          {nil, decidetest.Launcher(requests), ""},
-		"launcher by label":               {decidetest.LauncherLabels(), requests, ""},
-		"plain pod":                       {nil, map[string]string{"example.com/a": "b"}, ""},
-		"plain pod without annotations":   {nil, nil, ""},
-		"key that only looks like ours":   {nil, map[string]string{"notmooring.dev/a": "b"}, ""},
-		"unknown key under our suffix":    {nil, map[string]string{"x" + api.Suffix: "b"}, api.LauncherKey},
-		"label of another KubeVirt's pod": {map[string]string{"kubevirt.io": "virt-api"}, requests, api.LauncherKey},
+		"annotations without a launcher": {nil, requests, api.LauncherKey},
+		"launcher annotation is no name": {nil, map[string]string{api.LauncherKey: "Not A Name"},
+			`"Not A Name"`},
+		"launcher by annotation":        {nil, decidetest.Launcher(requests), ""},
+		"launcher by label":             {decidetest.LauncherLabels(), requests, ""},
+		"plain pod":                     {nil, map[string]string{"example.com/a": "b"}, ""},
+		"plain pod without annotations": {nil, nil, ""},
+		"key that only looks like ours": {nil, map[string]string{"notmooring.dev/a": "b"}, ""},
+		"unknown key under our suffix": {nil, map[string]string{"x" + api.Suffix: "b"},
+			api.LauncherKey},
+		"label of another KubeVirt's pod": {map[string]string{"kubevirt.io": "virt-api"}, requests,
+			api.LauncherKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remark, ok := decide.StrayAnnotations(p, test.labels, test.annotations)
 			if ok != (test.want != "") || !strings.Contains(remark.Message, test.want) {
-				t.Errorf("StrayAnnotations = %+v, %v, want a message with %q", remark, ok, test.want)
+				t.Errorf("StrayAnnotations = %+v, %v, want a message with %q", remark,
+					ok, test.want)
 			}
 		})
 	}

@@ -28,7 +28,8 @@ func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 	if text, ok := d.facts.Annotations[OverheadKey]; ok {
 		bytes, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || bytes < 0 {
-			return nil, fmt.Errorf("annotation %s: %s: want KubeVirt's number of bytes, or no such annotation",
+			return nil, fmt.Errorf("annotation %s: %s: want KubeVirt's number of bytes, or no "+
+				"such annotation",
 				OverheadKey, api.Quote(text))
 		}
 		return []memlock.Term{{Name: "launcher's overhead, by " + OverheadKey, Bytes: bytes}}, nil
@@ -42,7 +43,8 @@ func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []memlock.Term{{Name: "launcher's overhead, estimated", Bytes: (bytes + mib - 1) / mib * mib}}, nil
+	return []memlock.Term{{Name: "launcher's overhead, estimated",
+		Bytes: (bytes + mib - 1) / mib * mib}}, nil
 }
 
 // kubevirtArchitecture returns the architecture if KubeVirt's overhead depends on it. Empty: it

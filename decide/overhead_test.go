@@ -27,16 +27,21 @@ func TestOverhead(t *testing.T) {
 		architecture string
 		want         host.Limit
 	}{
-		"estimated":                  {requests(), 0, "amd64", 4*gi + 297*mi}, // 288 MiB, 8 MiB and a byte of page tables
-		"for each CPU":               {requests(), 3500, "amd64", 4*gi + 321*mi},
-		"on Arm":                     {requests(), 0, "arm64", 4*gi + 425*mi},
-		"elsewhere":                  {requests(), 0, "riscv64", 4*gi + 297*mi},
-		"as KubeVirt wrote":          {requests(decide.OverheadKey, "283115521"), 3500, "amd64", 4*gi + 283115521},
-		"libvirt's sum is larger":    {requests(api.DevicesKey, "vfio=1"), 0, "amd64", 5 * gi},
-		"KubeVirt's with VFIO is":    {requests(api.DevicesKey, "vfio=1", decide.OverheadKey, "1356857344"), 0, "amd64", 4*gi + 1356857344},
-		"a memory limit includes it": {map[string]string{api.RequiresLockKey: "true", decide.OverheadKey: "283115521"}, 0, "", 2 * gi},
-		"no lock is requested":       {map[string]string{decide.OverheadKey: "x"}, 0, "", 0},
-		"guest memory alone":         {map[string]string{api.GuestMemoryKey: "4Gi", decide.OverheadKey: "x"}, 0, "", 0},
+		// 288 MiB, 8 MiB and a byte of page tables
+		"estimated":    {requests(), 0, "amd64", 4*gi + 297*mi},
+		"for each CPU": {requests(), 3500, "amd64", 4*gi + 321*mi},
+		"on Arm":       {requests(), 0, "arm64", 4*gi + 425*mi},
+		"elsewhere":    {requests(), 0, "riscv64", 4*gi + 297*mi},
+		"as KubeVirt wrote": {requests(decide.OverheadKey, "283115521"), 3500, "amd64",
+			4*gi + 283115521},
+		"libvirt's sum is larger": {requests(api.DevicesKey, "vfio=1"), 0, "amd64", 5 * gi},
+		"KubeVirt's with VFIO is": {requests(api.DevicesKey, "vfio=1", decide.OverheadKey,
+			"1356857344"), 0, "amd64", 4*gi + 1356857344},
+		"a memory limit includes it": {map[string]string{api.RequiresLockKey: "true",
+			decide.OverheadKey: "283115521"}, 0, "", 2 * gi},
+		"no lock is requested": {map[string]string{decide.OverheadKey: "x"}, 0, "", 0},
+		"guest memory alone": {map[string]string{api.GuestMemoryKey: "4Gi",
+			decide.OverheadKey: "x"}, 0, "", 0},
 	} {
 		f := facts("trusted", test.annotations)
 		f.CPUs, f.Architecture = test.cpus, test.architecture
@@ -57,9 +62,11 @@ func TestOverhead(t *testing.T) {
 
 func TestOverheadThatIsNoNumber(t *testing.T) {
 	for _, value := range []string{"", "283Mi", "-1", "1e9", "99999999999999999999"} {
-		f := facts("trusted", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "4Gi", decide.OverheadKey: value})
+		f := facts("trusted", map[string]string{api.RequiresLockKey: "true",
+			api.GuestMemoryKey: "4Gi", decide.OverheadKey: value})
 		d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
-		if d.Refusal == nil || !strings.Contains(d.Refusal.Message, decide.OverheadKey+`: "`+value+`": want KubeVirt's number of bytes`) {
+		if d.Refusal == nil || !strings.Contains(d.Refusal.Message, decide.OverheadKey+`: "`+value+
+			`": want KubeVirt's number of bytes`) {
 			t.Errorf("%q: %v", value, d.Refusal)
 		}
 	}

@@ -91,7 +91,8 @@ func sumOf(lock memlock.Result) string {
 // lockAnnotations lists the annotations that request the lock.
 func (d *decider) lockAnnotations() string {
 	var all []string
-	for _, base := range []string{api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey} {
+	for _, base := range []string{api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey,
+		api.DevicesKey} {
 		if text := d.written(base); text != "" {
 			all = append(all, text)
 		}

@@ -33,117 +33,148 @@ func refusalTests() map[string]refusalTest {
 	noHugetlb.Controllers = []string{"cpu", "memory"}
 	return map[string]refusalTest{
 		"more than the rule allows": {
-			facts("tenant-a", map[string]string{api.GuestMemoryKey: "32Gi", api.DevicesKey: "vfio=1"}),
+			facts("tenant-a", map[string]string{api.GuestMemoryKey: "32Gi",
+				api.DevicesKey: "vfio=1"}),
 			agentapi.ReasonMemlockRefused,
 			[]string{
-				api.GuestMemoryKey + `: "32Gi"`, api.DevicesKey + `: "vfio=1"`, "memory lock of 33Gi",
-				"guest memory 32Gi + libvirt's allowance for device I/O 1Gi", `"tenants"`, "16Gi", "policy changed",
+				api.GuestMemoryKey + `: "32Gi"`, api.DevicesKey + `: "vfio=1"`,
+				"memory lock of 33Gi",
+				"guest memory 32Gi + libvirt's allowance for device I/O 1Gi", `"tenants"`, "16Gi",
+				"policy changed",
 			},
 		},
 		"unlimited where the rule has none": {
 			facts("tenant-a", decidetest.UnlimitedLock()),
-			agentapi.ReasonMemlockRefused, []string{api.ValueKey + `: "unlimited"`, `"tenants"`, "no unlimited", "16Gi"},
+			agentapi.ReasonMemlockRefused, []string{api.ValueKey + `: "unlimited"`, `"tenants"`,
+				"no unlimited", "16Gi"},
 		},
 		"unlimited without a memory limit": {
-			noLimit, agentapi.ReasonMemlockRefused, []string{"unlimited", `rule "trusted"`, `container "compute" has none`, "resources.limits.memory"},
+			noLimit, agentapi.ReasonMemlockRefused, []string{"unlimited", `rule "trusted"`,
+				`container "compute" has none`, "resources.limits.memory"},
 		},
 		"unlimited with the runtime's notion of no limit": {
 			ociNoLimit, agentapi.ReasonMemlockRefused, []string{"resources.limits.memory"},
 		},
 		"unlimited with a memory limit beyond the node's memory": {
-			beyond, agentapi.ReasonMemlockRefused, []string{`rule "trusted"`, "one of 65Gi", "node's memory of 64Gi", "resources.limits.memory"},
+			beyond, agentapi.ReasonMemlockRefused, []string{`rule "trusted"`, "one of 65Gi",
+				"node's memory of 64Gi", "resources.limits.memory"},
 		},
 		"scoped annotation": {
 			facts("tenant-a", map[string]string{
-				api.RequiresLockKey + "/pod": "true", api.GuestMemoryKey: "1Gi", api.GuestMemoryKey + "/container.compute": "17408Mi",
+				api.RequiresLockKey + "/pod": "true", api.GuestMemoryKey: "1Gi",
+				api.GuestMemoryKey + "/container.compute": "17408Mi",
 			}),
 			agentapi.ReasonMemlockRefused,
-			[]string{api.RequiresLockKey + `/pod: "true"`, api.GuestMemoryKey + `/container.compute: "17408Mi"`, "17Gi"},
+			[]string{api.RequiresLockKey + `/pod: "true"`,
+				api.GuestMemoryKey + `/container.compute: "17408Mi"`, "17Gi"},
 		},
 		"cgroup file as it was written": {
-			facts("nowhere", map[string]string{file("memory.high") + "/pod": "64Gi"}), agentapi.ReasonCgroupRefused,
+			facts("nowhere", map[string]string{file("memory.high") + "/pod": "64Gi"}),
+			agentapi.ReasonCgroupRefused,
 			[]string{"annotation " + file("memory.high") + `/pod: "64Gi"`, "no rule"},
 		},
 		"cgroup file that the rule does not list, as it was written": {
-			facts("tenant-a", map[string]string{file("memory.low") + "/container.compute": "64Gi"}), agentapi.ReasonCgroupRefused,
-			[]string{"annotation " + file("memory.low") + `/container.compute: "64Gi"`, `"tenants"`},
+			facts("tenant-a", map[string]string{file("memory.low") + "/container.compute": "64Gi"}),
+			agentapi.ReasonCgroupRefused,
+			[]string{"annotation " + file("memory.low") + `/container.compute: "64Gi"`,
+				`"tenants"`},
 		},
 		"many faults": {
-			facts("tenant-a", manyFiles()), agentapi.ReasonCgroupRefused, []string{"; also: and 2 more"},
+			facts("tenant-a", manyFiles()), agentapi.ReasonCgroupRefused,
+			[]string{"; also: and 2 more"},
 		},
 		"no rule for the namespace": {
 			facts("nowhere", decidetest.VFIO()), agentapi.ReasonMemlockRefused,
 			[]string{"memory lock of 5Gi", `namespace "nowhere"`, "have a rule added"},
 		},
 		"service account that no rule names": {
-			withAccount(facts("accounts", decidetest.VFIO()), "default"), agentapi.ReasonMemlockRefused,
+			withAccount(facts("accounts", decidetest.VFIO()), "default"),
+			agentapi.ReasonMemlockRefused,
 			[]string{`namespace "accounts"`, `service account "default"`},
 		},
 		"service account that is not known": {
-			facts("accounts", decidetest.VFIO()), agentapi.ReasonMemlockRefused, []string{`"by-account"`, "not known"},
+			facts("accounts", decidetest.VFIO()), agentapi.ReasonMemlockRefused,
+			[]string{`"by-account"`, "not known"},
 		},
 		"one byte more than fits the node": {
-			withGranted(facts("trusted", decidetest.VFIO()), 59*gi+1), agentapi.ReasonMemlockRefused,
+			withGranted(facts("trusted", decidetest.VFIO()), 59*gi+1),
+			agentapi.ReasonMemlockRefused,
 			[]string{`rule "trusted"`, "memlock.nodeMax", "64Gi", "others have", "elsewhere"},
 		},
 		"nothing to compute from": {
-			nothing, agentapi.ReasonAnnotationInvalid, []string{api.RequiresLockKey + `: "true"`, api.GuestMemoryKey, "memory limit"},
+			nothing, agentapi.ReasonAnnotationInvalid, []string{api.RequiresLockKey + `: "true"`,
+				api.GuestMemoryKey, "memory limit"},
 		},
 		"bad quantity": {
-			facts("trusted", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "1e30"}),
+			facts("trusted", map[string]string{api.RequiresLockKey: "true",
+				api.GuestMemoryKey: "1e30"}),
 			agentapi.ReasonAnnotationInvalid, []string{api.GuestMemoryKey, `"1e30"`, "quantity"},
 		},
 		"several faults at once": {
-			facts("trusted", map[string]string{api.GuestMemoryKey: "-1", "typo.memlock" + api.Suffix: "x"}),
-			agentapi.ReasonAnnotationInvalid, []string{api.GuestMemoryKey, "typo.memlock" + api.Suffix, "; "},
+			facts("trusted", map[string]string{api.GuestMemoryKey: "-1",
+				"typo.memlock" + api.Suffix: "x"}),
+			agentapi.ReasonAnnotationInvalid,
+			[]string{api.GuestMemoryKey, "typo.memlock" + api.Suffix, "; "},
 		},
 		"annotations of a newer version": {
 			facts("trusted", map[string]string{api.APIVersionKey: "v9"}),
 			agentapi.ReasonAnnotationInvalid, []string{api.APIVersionKey, `"v9"`, api.APIVersion},
 		},
 		"cgroup file that the rule does not list": {
-			facts("tenant-a", map[string]string{file("pids.max"): "10"}), agentapi.ReasonCgroupRefused,
+			facts("tenant-a", map[string]string{file("pids.max"): "10"}),
+			agentapi.ReasonCgroupRefused,
 			[]string{file("pids.max"), `"10"`, `"tenants"`, "memory.high"},
 		},
 		"cgroup file without any rule": {
-			facts("nowhere", map[string]string{file("pids.max"): "10"}), agentapi.ReasonCgroupRefused,
+			facts("nowhere", map[string]string{file("pids.max"): "10"}),
+			agentapi.ReasonCgroupRefused,
 			[]string{file("pids.max"), `"10"`, "no rule"},
 		},
 		"memory.max": {
-			facts("trusted", map[string]string{file("memory.max"): "1Gi"}), agentapi.ReasonAnnotationInvalid,
+			facts("trusted", map[string]string{file("memory.max"): "1Gi"}),
+			agentapi.ReasonAnnotationInvalid,
 			[]string{file("memory.max"), "kubelet"},
 		},
 		"controller that the node does not have": {
-			noHugetlb, agentapi.ReasonCgroupRefused, []string{file("hugetlb.2MB.max"), "no hugetlb controller", "cpu, memory"},
+			noHugetlb, agentapi.ReasonCgroupRefused,
+			[]string{file("hugetlb.2MB.max"), "no hugetlb controller", "cpu, memory"},
 		},
 		"launcher annotation is no name, but a profile knows the pod": {
-			badLauncher, agentapi.ReasonAnnotationInvalid, []string{api.LauncherKey, `"Not A Name"`},
+			badLauncher, agentapi.ReasonAnnotationInvalid,
+			[]string{api.LauncherKey, `"Not A Name"`},
 		},
 		"memory lock and cgroup file": {
-			facts("tenant-a", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "17Gi", file("pids.max"): "10"}),
+			facts("tenant-a", map[string]string{api.RequiresLockKey: "true",
+				api.GuestMemoryKey: "17Gi", file("pids.max"): "10"}),
 			agentapi.ReasonMemlockRefused, []string{"17Gi", "; also: ", "pids.max"},
 		},
 		"another plugin is asked for the same": {
-			withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.noderesource.dev"), agentapi.ReasonNeighbourMemlock,
-			[]string{"ulimits.noderesource.dev/container.compute", "ulimit-adjuster", "remove memlock from"},
+			withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.noderesource.dev"),
+			agentapi.ReasonNeighbourMemlock,
+			[]string{"ulimits.noderesource.dev/container.compute", "ulimit-adjuster",
+				"remove memlock from"},
 		},
 		"domain that the rule does not list": {
 			facts("trusted", decidetest.Domain("db-1")), agentapi.ReasonDomainRefused,
-			[]string{api.DomainKey + `: "db-1"`, `rule "trusted"`, "it allows vms-*, 5530f9f3", "remove the annotation"},
+			[]string{api.DomainKey + `: "db-1"`, `rule "trusted"`, "it allows vms-*, 5530f9f3",
+				"remove the annotation"},
 		},
 		"domain where the rule lists none": {
 			facts("tenant-a", decidetest.Domain("vms-1")), agentapi.ReasonDomainRefused,
-			[]string{api.DomainKey + `: "vms-1"`, `rule "tenants" of the node policy allows no domains`},
+			[]string{api.DomainKey + `: "vms-1"`,
+				`rule "tenants" of the node policy allows no domains`},
 		},
 		"domain without any rule": {
-			facts("nowhere", decidetest.Domain("vms-1")), agentapi.ReasonDomainRefused, []string{api.DomainKey + `: "vms-1"`, "no rule"},
+			facts("nowhere", decidetest.Domain("vms-1")), agentapi.ReasonDomainRefused,
+			[]string{api.DomainKey + `: "vms-1"`, "no rule"},
 		},
 		"domain that another pod has": {
 			claimed(facts("trusted", decidetest.Domain("vms-1"))), agentapi.ReasonDomainClaimed,
 			[]string{api.DomainKey + `: "vms-1": pod vms/first has claimed`, "delete that pod"},
 		},
 		"neighbour by its old name": {
-			withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.nri.containerd.io"), agentapi.ReasonNeighbourMemlock,
+			withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.nri.containerd.io"),
+			agentapi.ReasonNeighbourMemlock,
 			[]string{"ulimits.nri.containerd.io/container.compute"},
 		},
 	}
@@ -153,7 +184,8 @@ func refusalTests() map[string]refusalTest {
 func manyFiles() map[string]string {
 	requests := map[string]string{}
 	for _, name := range []string{
-		"cpu.idle", "cpu.weight", "cpuset.cpus", "cpuset.mems", "io.weight", "memory.low", "memory.min", "memory.oom.group",
+		"cpu.idle", "cpu.weight", "cpuset.cpus", "cpuset.mems", "io.weight", "memory.low",
+		"memory.min", "memory.oom.group",
 		"memory.swap.high", "memory.swap.max", "memory.zswap.max", "pids.max",
 	} {
 		requests[name+api.CgroupSuffix] = "1"
@@ -169,7 +201,8 @@ func TestContainerRefuses(t *testing.T) {
 				t.Fatalf("Container = %+v, want a refusal that does not act", d)
 			}
 			checkRefusal(t, d, test)
-			if len(d.Remarks) != 1 || d.Remarks[0].Reason != test.reason || d.Remarks[0].Type != agentapi.Warning {
+			if len(d.Remarks) != 1 || d.Remarks[0].Reason != test.reason ||
+				d.Remarks[0].Type != agentapi.Warning {
 				t.Errorf("remarks = %+v, want one warning %s", d.Remarks, test.reason)
 			}
 			for _, s := range d.Settings {
@@ -187,7 +220,8 @@ func checkRefusal(t *testing.T, d decide.Decision, test refusalTest) {
 	if d.Refusal.Reason != test.reason {
 		t.Errorf("reason = %s, want %s", d.Refusal.Reason, test.reason)
 	}
-	for _, want := range append(test.text, `mooring refuses container "compute" of pod `+test.facts.Pod.Namespace+"/vm") {
+	for _, want := range append(test.text, `mooring refuses container "compute" of pod `+
+		test.facts.Pod.Namespace+"/vm") {
 		if !strings.Contains(text, want) {
 			t.Errorf("message lacks %q:\n%s", want, text)
 		}

@@ -21,7 +21,8 @@ func (d *decider) compareSpec(limit host.Limit) {
 	if key, ok := d.ulimitAdjusterKey(); ok {
 		// The runtime refuses a limit from two plugins. Its message offers no remedy.
 		d.refuse(agentapi.ReasonNeighbourMemlock, "annotation %s asks the NRI plugin "+
-			"ulimit-adjuster to set RLIMIT_MEMLOCK, and annotations of this container ask for %s: the runtime lets only one plugin set a limit; "+
+			"ulimit-adjuster to set RLIMIT_MEMLOCK, and annotations of this container ask for "+
+			"%s: the runtime lets only one plugin set a limit; "+
 			"remove memlock from %[1]s", key, limit)
 		return
 	}

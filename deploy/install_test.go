@@ -41,7 +41,8 @@ func newInstaller(t *testing.T, dump string) *installer {
 // run returns the command lines of the stand-ins and the output of the script.
 func (i *installer) run(t *testing.T) (calls, printed string, err error) {
 	t.Helper()
-	for _, name := range []string{"path/install", "path/mv", "path/systemctl", "path/cmp", "path/containerd", "bin/mooring-agent"} {
+	for _, name := range []string{"path/install", "path/mv", "path/systemctl", "path/cmp",
+		"path/containerd", "bin/mooring-agent"} {
 		i.standIn(t, name)
 	}
 	script, err := os.ReadFile("install.sh")
@@ -73,7 +74,8 @@ func (i *installer) standIn(t *testing.T, name string) {
 	case strings.HasSuffix(name, "containerd"):
 		end = "cat " + i.dir + "/dump"
 	}
-	i.write(t, name, fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >>%s/calls\n%s\n", filepath.Base(name), i.dir, end))
+	i.write(t, name, fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >>%s/calls\n%s\n", filepath.Base(name),
+		i.dir, end))
 }
 
 func (i *installer) write(t *testing.T, name, content string) {
@@ -113,12 +115,15 @@ func TestInstall(t *testing.T) {
 // Without the validator, launchers that require the agent start without it. The script must say so,
 // because all else works.
 func TestInstallWarnsWithoutTheValidator(t *testing.T) {
-	for name, dump := range map[string]string{"off": fmt.Sprintf(dump, false), "not there": "version = 3\n"} {
+	for name, dump := range map[string]string{"off": fmt.Sprintf(dump, false),
+		"not there": "version = 3\n"} {
 		calls, printed, err := newInstaller(t, dump).run(t)
-		if err == nil || !strings.Contains(printed, "\n    imports = ['/etc/containerd/conf.d/*.toml']\n") {
+		if err == nil ||
+			!strings.Contains(printed, "\n    imports = ['/etc/containerd/conf.d/*.toml']\n") {
 			t.Errorf("validator %s: %v, printed %q", name, err, printed)
 		}
-		if !strings.Contains(calls, "systemctl restart mooring-agent.service mooring-fence.service\n") {
+		if !strings.Contains(calls, "systemctl restart mooring-agent.service "+
+			"mooring-fence.service\n") {
 			t.Errorf("validator %s: the agent was not started: %s", name, calls)
 		}
 	}
@@ -129,7 +134,8 @@ func TestInstallRunsAnotherContainerd(t *testing.T) {
 	i.env = []string{"CONTAINERD=" + i.dir + "/opt/containerd"}
 	i.standIn(t, "opt/containerd")
 	i.fail = "path/containerd"
-	if calls, printed, err := i.run(t); err != nil || strings.Count(calls, "containerd config dump\n") != 1 {
+	if calls, printed, err := i.run(t); err != nil ||
+		strings.Count(calls, "containerd config dump\n") != 1 {
 		t.Errorf("%v, printed %q, calls %q", err, printed, calls)
 	}
 }
@@ -139,7 +145,8 @@ func TestInstallChecksThePolicyFirst(t *testing.T) {
 	i := newInstaller(t, fmt.Sprintf(dump, true))
 	i.fail = "bin/mooring-agent"
 	calls, _, err := i.run(t)
-	if err == nil || strings.Contains(calls, "systemctl") || strings.Contains(calls, "/usr/local/bin") {
+	if err == nil || strings.Contains(calls, "systemctl") ||
+		strings.Contains(calls, "/usr/local/bin") {
 		t.Errorf("%v, and calls %q: want no call that changes the machine", err, calls)
 	}
 }

@@ -25,13 +25,15 @@ func TestSymbols(t *testing.T) {
 		checked := 0
 		for _, name := range codeName.FindAllStringSubmatch(string(text), -1) {
 			path := filepath.Join("..", name[1])
-			if top, _, nested := strings.Cut(name[1], "/"); nested && exists(filepath.Join("..", top)) {
+			if top, _, nested := strings.Cut(name[1], "/"); nested &&
+				exists(filepath.Join("..", top)) {
 				if !exists(path) && !isFile(path, name[2], name[3]) {
 					t.Errorf("%s names %s, which does not exist", page, name[0])
 					continue
 				}
 			}
-			if info, err := os.Stat(path); err != nil || !info.IsDir() || name[2] == "" || !hasGo(path) {
+			if info, err := os.Stat(path); err != nil || !info.IsDir() || name[2] == "" ||
+				!hasGo(path) {
 				continue
 			}
 			if packages[path] == nil {

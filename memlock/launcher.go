@@ -89,7 +89,8 @@ func notRequiredReason(r api.Request) string {
 	case r.RequiresLock != nil:
 		return api.RequiresLockKey + " is false, and no device is given"
 	case r.Value != nil:
-		return api.ValueKey + " is given, but neither " + api.RequiresLockKey + " nor a device that it adds to"
+		return api.ValueKey + " is given, but neither " + api.RequiresLockKey +
+			" nor a device that it adds to"
 	}
 	return "nothing asks for it"
 }

@@ -38,23 +38,36 @@ func TestForLauncher(t *testing.T) {
 		want        []Term
 	}{
 		{[]string{"requires-lock=true"}, 5 * gi, []Term{{"container memory limit", 5 * gi}}},
-		{[]string{"requires-lock=true", "value=0"}, 5 * gi, []Term{{"container memory limit", 5 * gi}}},
-		{[]string{"requires-lock=true", "value=1Gi"}, 5 * gi, []Term{{"container memory limit", 5 * gi}, {"value", gi}}},
-		{[]string{"requires-lock=true", "guest-memory=4Gi", "value=1Gi"}, 5 * gi, []Term{{"guest memory", 4 * gi}, {"value", gi}}},
+		{[]string{"requires-lock=true", "value=0"}, 5 * gi,
+			[]Term{{"container memory limit", 5 * gi}}},
+		{[]string{"requires-lock=true", "value=1Gi"}, 5 * gi,
+			[]Term{{"container memory limit", 5 * gi}, {"value", gi}}},
+		{[]string{"requires-lock=true", "guest-memory=4Gi", "value=1Gi"}, 5 * gi,
+			[]Term{{"guest memory", 4 * gi}, {"value", gi}}},
 		{[]string{"requires-lock=true", "guest-memory=4Gi"}, -1, []Term{{"guest memory", 4 * gi}}},
-		{[]string{"devices=vfio=1", "guest-memory=4Gi"}, 0, []Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
-		{[]string{"devices=vfio=1"}, 5 * gi, []Term{{"container memory limit", 5 * gi}, {"libvirt's allowance for device I/O", gi}}},
-		{[]string{"devices=vfio=4", "guest-memory=4Gi"}, 0, []Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
-		{[]string{"devices=vfio=4,iommu", "guest-memory=4Gi"}, 0, []Term{{"4 x guest memory", 16 * gi}, {"libvirt's allowance for device I/O", gi}}},
-		{[]string{"devices=vdpa=2,nvme=3", "guest-memory=4Gi"}, 0, []Term{{"5 x guest memory", 20 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vfio=1", "guest-memory=4Gi"}, 0,
+			[]Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vfio=1"}, 5 * gi, []Term{{"container memory limit", 5 * gi},
+			{"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vfio=4", "guest-memory=4Gi"}, 0,
+			[]Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vfio=4,iommu", "guest-memory=4Gi"}, 0,
+			[]Term{{"4 x guest memory", 16 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vdpa=2,nvme=3", "guest-memory=4Gi"}, 0,
+			[]Term{{"5 x guest memory", 20 * gi}, {"libvirt's allowance for device I/O", gi}}},
 		{[]string{"devices=vfio=2,vdpa=1,iommu", "guest-memory=4Gi", "value=512Mi"}, 0,
-			[]Term{{"3 x guest memory", 12 * gi}, {"libvirt's allowance for device I/O", gi}, {"value", 512 * mi}}},
-		{[]string{"devices=vfio=2,vdpa=1", "guest-memory=4Gi"}, 0, []Term{{"2 x guest memory", 8 * gi}, {"libvirt's allowance for device I/O", gi}}},
+			[]Term{{"3 x guest memory", 12 * gi}, {"libvirt's allowance for device I/O", gi},
+				{"value", 512 * mi}}},
+		{[]string{"devices=vfio=2,vdpa=1", "guest-memory=4Gi"}, 0,
+			[]Term{{"2 x guest memory", 8 * gi}, {"libvirt's allowance for device I/O", gi}}},
 		{[]string{"devices=vfio=1", "requires-lock=false", "guest-memory=4Gi", "value=1Gi"}, 0,
-			[]Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}, {"value", gi}}},
-		{[]string{"devices=vdpa=1,iommu", "guest-memory=1Gi"}, 0, []Term{{"guest memory", gi}, {"libvirt's allowance for device I/O", gi}}},
+			[]Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi},
+				{"value", gi}}},
+		{[]string{"devices=vdpa=1,iommu", "guest-memory=1Gi"}, 0,
+			[]Term{{"guest memory", gi}, {"libvirt's allowance for device I/O", gi}}},
 	} {
-		got, err := ForLauncher(Input{Request: request(t, c.annotations...), ContainerMemoryLimit: c.limit})
+		got, err := ForLauncher(Input{Request: request(t, c.annotations...),
+			ContainerMemoryLimit: c.limit})
 		var total int64
 		for _, term := range c.want {
 			total += term.Bytes
@@ -73,19 +86,24 @@ func TestForLauncherWithOverhead(t *testing.T) {
 		annotations []string
 		want        []Term
 	}{
-		{[]string{"requires-lock=true", "guest-memory=4Gi"}, []Term{{"guest memory", 4 * gi}, {"overhead", 300 * mi}}},
+		{[]string{"requires-lock=true", "guest-memory=4Gi"},
+			[]Term{{"guest memory", 4 * gi}, {"overhead", 300 * mi}}},
 		{[]string{"requires-lock=true"}, []Term{{"container memory limit", 5 * gi}}},
-		{[]string{"devices=vfio=1", "guest-memory=4Gi"}, []Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vfio=1", "guest-memory=4Gi"},
+			[]Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
 		{[]string{"devices=vdpa=2", "guest-memory=4Gi", "value=1Gi"},
-			[]Term{{"2 x guest memory", 8 * gi}, {"libvirt's allowance for device I/O", gi}, {"value", gi}}},
+			[]Term{{"2 x guest memory", 8 * gi}, {"libvirt's allowance for device I/O", gi},
+				{"value", gi}}},
 	} {
-		got, err := ForLauncher(Input{Request: request(t, c.annotations...), ContainerMemoryLimit: 5 * gi, Overhead: overhead})
+		got, err := ForLauncher(Input{Request: request(t, c.annotations...),
+			ContainerMemoryLimit: 5 * gi, Overhead: overhead})
 		if diff := cmp.Diff(c.want, got.Terms); diff != "" || err != nil {
 			t.Errorf("%v: %v (-want +got)\n%s", c.annotations, err, diff)
 		}
 	}
 	large := []Term{{"overhead", 2 * gi}}
-	got, err := ForLauncher(Input{Request: request(t, "devices=vfio=1", "guest-memory=4Gi"), Overhead: large})
+	got, err := ForLauncher(Input{Request: request(t, "devices=vfio=1", "guest-memory=4Gi"),
+		Overhead: large})
 	if err != nil || got.Bytes != 6*gi {
 		t.Errorf("got %+v, %v, want the overhead, which is more than libvirt's allowance", got, err)
 	}
@@ -95,11 +113,13 @@ func TestForLauncherUnlimited(t *testing.T) {
 	for _, annotations := range [][]string{
 		{"requires-lock=true", "value=unlimited"},
 		{"devices=vfio=1", "value=unlimited"},
-		{"devices=vfio=1", "value=unlimited", "requires-lock=false", "guest-memory=9223372036854775807"},
+		{"devices=vfio=1", "value=unlimited", "requires-lock=false",
+			"guest-memory=9223372036854775807"},
 	} {
 		got, err := ForLauncher(Input{Request: request(t, annotations...)})
 		want := Result{Required: true, Unlimited: true, Reason: got.Reason}
-		if diff := cmp.Diff(want, got); diff != "" || err != nil || !strings.Contains(got.Reason, "unlimited") {
+		if diff := cmp.Diff(want, got); diff != "" || err != nil ||
+			!strings.Contains(got.Reason, "unlimited") {
 			t.Errorf("%v: %v, %q (-want +got)\n%s", annotations, err, got.Reason, diff)
 		}
 	}
@@ -117,8 +137,10 @@ func TestForLauncherNotRequired(t *testing.T) {
 		{[]string{"value=1Gi"}, "value.memlock.mooring.dev is given, but neither"},
 		{[]string{"value=unlimited"}, "value.memlock.mooring.dev is given, but neither"},
 	} {
-		got, err := ForLauncher(Input{Request: request(t, c.annotations...), ContainerMemoryLimit: gi})
-		if diff := cmp.Diff(Result{Reason: got.Reason}, got); diff != "" || err != nil || !strings.Contains(got.Reason, c.reason) {
+		got, err := ForLauncher(Input{Request: request(t, c.annotations...),
+			ContainerMemoryLimit: gi})
+		if diff := cmp.Diff(Result{Reason: got.Reason}, got); diff != "" || err != nil ||
+			!strings.Contains(got.Reason, c.reason) {
 			t.Errorf("%v: %v, %q, want %q: %s", c.annotations, err, got.Reason, c.reason, diff)
 		}
 	}
@@ -130,14 +152,18 @@ func TestForLauncherRefuses(t *testing.T) {
 		limit       int64
 		want        string
 	}{
-		{[]string{"requires-lock=true"}, 0, "add the annotation guest-memory.memlock.mooring.dev or give the container a memory limit"},
+		{[]string{"requires-lock=true"}, 0, "add the annotation guest-memory.memlock.mooring.dev " +
+			"or give the container a memory limit"},
 		{[]string{"devices=vfio=1", "value=1Gi"}, -1, "add the annotation"},
-		{[]string{"requires-lock=true", "value=9223372036854775807"}, 1, "9223372036854775807 more for value is more than"},
-		{[]string{"devices=vfio=1", "guest-memory=9223372036854775807"}, 0, "1Gi more for libvirt's allowance"},
+		{[]string{"requires-lock=true", "value=9223372036854775807"}, 1,
+			"9223372036854775807 more for value is more than"},
+		{[]string{"devices=vfio=1", "guest-memory=9223372036854775807"}, 0,
+			"1Gi more for libvirt's allowance"},
 		{[]string{"devices=vdpa=2", "guest-memory=4Ei"}, 0, "2 x 4Ei (guest memory) is more than"},
 		{[]string{"devices=vdpa=1024,nvme=1024,vfio=1024,iommu"}, math.MaxInt64, "3072 x "},
 	} {
-		got, err := ForLauncher(Input{Request: request(t, c.annotations...), ContainerMemoryLimit: c.limit})
+		got, err := ForLauncher(Input{Request: request(t, c.annotations...),
+			ContainerMemoryLimit: c.limit})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: got %+v, %v, want %q", c.annotations, got, err, c.want)
 		}
@@ -157,7 +183,8 @@ func drawInput(t *rapid.T) Input {
 	if rapid.Bool().Draw(t, "has value") {
 		in.Request.Value = &api.Lockable{Bytes: bytes.Draw(t, "value")}
 	}
-	d := api.Devices{VFIO: count.Draw(t, "vfio"), VDPA: count.Draw(t, "vdpa"), NVMe: count.Draw(t, "nvme")}
+	d := api.Devices{VFIO: count.Draw(t, "vfio"), VDPA: count.Draw(t, "vdpa"),
+		NVMe: count.Draw(t, "nvme")}
 	d.IOMMU = d.Any() && rapid.Bool().Draw(t, "iommu")
 	in.Request.Devices = d
 	return in
@@ -188,7 +215,8 @@ func TestMoreNeverGivesLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := drawInput(t)
 		large := small
-		switch rapid.SampledFrom([]string{"vfio", "vdpa", "nvme", "value", "limit"}).Draw(t, "more") {
+		switch rapid.SampledFrom([]string{"vfio", "vdpa", "nvme", "value", "limit"}).Draw(
+			t, "more") {
 		case "vfio":
 			large.Request.Devices.VFIO++
 		case "vdpa":

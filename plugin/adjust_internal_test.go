@@ -19,12 +19,20 @@ func TestResources(t *testing.T) {
 		file, value string
 		typed       *nri.LinuxResources // beside the unified map
 	}{
-		"cpu.max":                    {"cpu.max", "50000 100000", &nri.LinuxResources{Cpu: &nri.LinuxCPU{Quota: nri.Int64(50000), Period: nri.UInt64(uint64(100000))}}},
-		"cpu.max without a quota":    {"cpu.max", "max 20000", &nri.LinuxResources{Cpu: &nri.LinuxCPU{Quota: nri.Int64(-1), Period: nri.UInt64(uint64(20000))}}},
-		"cpuset.cpus":                {"cpuset.cpus", "0-3,8", &nri.LinuxResources{Cpu: &nri.LinuxCPU{Cpus: "0-3,8"}}},
-		"cpuset.mems":                {"cpuset.mems", "0", &nri.LinuxResources{Cpu: &nri.LinuxCPU{Mems: "0"}}},
-		"pids.max":                   {"pids.max", "512", &nri.LinuxResources{Pids: &nri.LinuxPids{Limit: 512}}},
-		"pids.max without limit":     {"pids.max", "max", &nri.LinuxResources{Pids: &nri.LinuxPids{Limit: -1}}},
+		"cpu.max": {"cpu.max", "50000 100000",
+			&nri.LinuxResources{Cpu: &nri.LinuxCPU{Quota: nri.Int64(50000),
+				Period: nri.UInt64(uint64(100000))}}},
+		"cpu.max without a quota": {"cpu.max", "max 20000",
+			&nri.LinuxResources{Cpu: &nri.LinuxCPU{Quota: nri.Int64(-1),
+				Period: nri.UInt64(uint64(20000))}}},
+		"cpuset.cpus": {"cpuset.cpus", "0-3,8",
+			&nri.LinuxResources{Cpu: &nri.LinuxCPU{Cpus: "0-3,8"}}},
+		"cpuset.mems": {"cpuset.mems", "0",
+			&nri.LinuxResources{Cpu: &nri.LinuxCPU{Mems: "0"}}},
+		"pids.max": {"pids.max", "512",
+			&nri.LinuxResources{Pids: &nri.LinuxPids{Limit: 512}}},
+		"pids.max without limit": {"pids.max", "max",
+			&nri.LinuxResources{Pids: &nri.LinuxPids{Limit: -1}}},
 		"cpu.weight is unified only": {"cpu.weight", "200", &nri.LinuxResources{}},
 		"hugetlb is unified only":    {"hugetlb.2MB.max", "1073741824", &nri.LinuxResources{}},
 		"memory.low is unified only": {"memory.low", "1073741824", &nri.LinuxResources{}},
@@ -51,7 +59,8 @@ func TestAdjustment(t *testing.T) {
 	unlimited := host.Unlimited
 	got := adjustment(decide.Decision{Launcher: true, Memlock: &unlimited}, dir, "/opt/hook")
 	want := &nri.ContainerAdjustment{
-		Rlimits: []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: math.MaxUint64, Hard: math.MaxUint64}},
+		Rlimits: []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: math.MaxUint64,
+			Hard: math.MaxUint64}},
 		Mounts: []*nri.Mount{
 			bound("/run/mooring", dir.Path, "ro", "noexec"),
 			bound("/run/mooring/pod/heartbeat", dir.Heartbeat, "rw", "noexec"),
@@ -74,7 +83,8 @@ func bound(destination, source string, options ...string) *nri.Mount {
 
 func TestAdjustmentYields(t *testing.T) {
 	limit := host.Limit(4096)
-	got := adjustment(decide.Decision{Launcher: true, Memlock: &limit, Yield: true}, poddir.Dir{}, "")
+	got := adjustment(decide.Decision{Launcher: true, Memlock: &limit, Yield: true},
+		poddir.Dir{}, "")
 	if len(got.GetRlimits()) != 0 {
 		t.Errorf("rlimits = %v, want none", got.GetRlimits())
 	}
@@ -89,13 +99,15 @@ func TestMountsWithoutHook(t *testing.T) {
 	for _, m := range mounts(poddir.Dir{}, "") {
 		got = append(got, m.GetDestination())
 	}
-	if diff := cmp.Diff([]string{"/run/mooring", "/run/mooring/pod/heartbeat", "/run/mooring/pod/stop"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"/run/mooring", "/run/mooring/pod/heartbeat",
+		"/run/mooring/pod/stop"}, got); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
 }
 
 func TestKubeletOwned(t *testing.T) {
-	all := []api.CgroupSetting{{File: "cpu.max", Value: "max 100000"}, {File: "cpuset.cpus", Value: "0"}, {File: "memory.high", Value: "4096"}}
+	all := []api.CgroupSetting{{File: "cpu.max", Value: "max 100000"},
+		{File: "cpuset.cpus", Value: "0"}, {File: "memory.high", Value: "4096"}}
 	if diff := cmp.Diff(all[:2], kubeletOwned(all)); diff != "" {
 		t.Errorf("kubelet's files (-want +got):\n%s", diff)
 	}
@@ -103,7 +115,8 @@ func TestKubeletOwned(t *testing.T) {
 
 func TestSpecMemlockLastHolds(t *testing.T) {
 	ctr := &nri.Container{Rlimits: []*nri.POSIXRlimit{
-		{Type: "RLIMIT_MEMLOCK", Soft: 1, Hard: 2}, {Type: "RLIMIT_NOFILE", Soft: 3, Hard: 4}, {Type: "RLIMIT_MEMLOCK", Soft: 5, Hard: 6},
+		{Type: "RLIMIT_MEMLOCK", Soft: 1, Hard: 2}, {Type: "RLIMIT_NOFILE", Soft: 3, Hard: 4},
+		{Type: "RLIMIT_MEMLOCK", Soft: 5, Hard: 6},
 	}}
 	if got := specMemlock(ctr); got == nil || *got != (host.Rlimit{Soft: 5, Hard: 6}) {
 		t.Errorf("specMemlock = %v, want the last one", got)

@@ -95,13 +95,14 @@ func launcher(
 ) registry.Launcher {
 	l := registry.Launcher{
 		Launcher: agentapi.Launcher{
-			Pod:       podRef(pod),
-			Container: agentapi.ContainerRef{Name: ctr.GetName(), ID: ctr.GetId(), PID: int(ctr.GetPid())},
-			State:     state,
-			Mode:      string(d.Mode),
-			Rule:      d.Rule,
-			Settings:  d.Settings,
-			Notes:     d.Notes,
+			Pod: podRef(pod),
+			Container: agentapi.ContainerRef{Name: ctr.GetName(), ID: ctr.GetId(),
+				PID: int(ctr.GetPid())},
+			State:    state,
+			Mode:     string(d.Mode),
+			Rule:     d.Rule,
+			Settings: d.Settings,
+			Notes:    d.Notes,
 		},
 		SandboxID: pod.GetId(),
 		Limits:    limitsOf(ctr.GetLinux().GetResources(), registry.ContainerLimits{}),
@@ -137,10 +138,12 @@ func (p *Plugin) report(l registry.Launcher, r decide.Remark) {
 	}
 	p.log(l).Log(context.Background(), level, r.Message, "reason", r.Reason)
 	p.Recorder.Record(agentapi.Event{
-		Time: time.Now(), Type: r.Type, Reason: r.Reason, Message: r.Message, Pod: l.Pod, Container: l.Container,
+		Time: time.Now(), Type: r.Type, Reason: r.Reason, Message: r.Message, Pod: l.Pod,
+		Container: l.Container,
 	})
 }
 
 func (p *Plugin) log(l registry.Launcher) *slog.Logger {
-	return p.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name, "pid", l.Container.PID)
+	return p.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name,
+		"pid", l.Container.PID)
 }

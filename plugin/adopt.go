@@ -38,7 +38,8 @@ func (p *Plugin) adopt(
 	}
 	l, d, ok := p.registerExisting(m, state, since)
 	if !ok {
-		p.Logger.Debug("event of a replaced container", "pod", m.pod.GetNamespace()+"/"+m.pod.GetName(),
+		p.Logger.Debug("event of a replaced container", "pod",
+			m.pod.GetNamespace()+"/"+m.pod.GetName(),
 			"container", m.ctr.GetName(), "id", m.ctr.GetId())
 		return registry.Launcher{}, false
 	}
@@ -64,7 +65,9 @@ func (p *Plugin) registerExisting(m podContainer, state agentapi.State, since re
 }
 
 // decideExisting decides about an existing container.
-func (p *Plugin) decideExisting(m podContainer, state agentapi.State) (registry.Launcher, decide.Decision) {
+func (p *Plugin) decideExisting(
+	m podContainer, state agentapi.State,
+) (registry.Launcher, decide.Decision) {
 	facts := p.facts(m.pod, m.ctr)
 	facts.Exists = true
 	facts.DomainClaimant = p.claimant(facts, false)
@@ -98,7 +101,9 @@ func (p *Plugin) decideAgain() {
 
 // redecide updates the decision of a launcher, and keeps its state from events. ok is false without
 // a new decision.
-func (p *Plugin) redecide(id string, m podContainer) (l registry.Launcher, d decide.Decision, ok bool) {
+func (p *Plugin) redecide(
+	id string, m podContainer,
+) (l registry.Launcher, d decide.Decision, ok bool) {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
 	decided, d := p.decideExisting(m, agentapi.StateCreated)

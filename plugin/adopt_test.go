@@ -61,11 +61,13 @@ func TestExistingLauncherOfUnknownServiceAccountIsUndecided(t *testing.T) {
 			pod.Namespace = "accounts"
 			n.synchronize(t, []*nri.PodSandbox{pod}, []*nri.Container{n.running(pod, 100, 5*gi)})
 			l := n.launcher(t, pod)
-			if !l.Undecided || l.Refusal != "" || l.Settings[0].Status != agentapi.StatusUnknown || l.Given.Memlock != nil {
+			if !l.Undecided || l.Refusal != "" || l.Settings[0].Status != agentapi.StatusUnknown ||
+				l.Given.Memlock != nil {
 				t.Errorf("launcher = %+v, want it undecided", l)
 			}
 			if len(n.recorder.Events()) != 0 || n.registry.Account().Granted != 5*gi {
-				t.Errorf("events = %v, account = %+v, want none and 5Gi", n.recorder.Events(), n.registry.Account())
+				t.Errorf("events = %v, account = %+v, want none and 5Gi", n.recorder.Events(),
+					n.registry.Account())
 			}
 			time.Sleep(secondScanDelay) // some rounds without an answer
 			known.Store("u1", account)
@@ -75,7 +77,8 @@ func TestExistingLauncherOfUnknownServiceAccountIsUndecided(t *testing.T) {
 			if l.Undecided || l.State != agentapi.StateRunning || l.Container.PID != 100 {
 				t.Errorf("launcher = %+v, want it decided on, and running as before", l)
 			}
-			if due := l.Given.Memlock; (due != nil) != (want.due != 0) || due != nil && *due != want.due {
+			if due := l.Given.Memlock; (due != nil) != (want.due != 0) || due != nil &&
+				*due != want.due {
 				t.Errorf("account %s: due %v, want %v", account, due, want.due)
 			}
 			if diff := cmp.Diff(want.events, n.recorder.Reasons()); diff != "" {
@@ -92,7 +95,8 @@ func TestNewLauncherOfUnknownServiceAccountIsRefused(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	pod := newPod("u1", decidetest.VFIO())
 	pod.Namespace = "accounts"
-	if _, err := n.create(pod, newContainer(pod, "compute")); err == nil || !strings.Contains(err.Error(), "kubelet tries again") {
+	if _, err := n.create(pod, newContainer(pod, "compute")); err == nil ||
+		!strings.Contains(err.Error(), "kubelet tries again") {
 		t.Errorf("error = %v, want a refusal", err)
 	}
 	if a := n.registry.Account(); a.Granted != 0 {
@@ -109,18 +113,28 @@ func TestExistingLaunchersCountInTheAccount(t *testing.T) {
 		unlimited int
 		due       bool
 	}{
-		"unchanged":                         {"trusted", decidetest.Lock("4Gi"), 4 * gi, 4 * gi, 0, true},
-		"beyond the node's ceiling":         {"trusted", decidetest.Lock("30Gi"), 30 * gi, 30 * gi, 0, true},
-		"beyond its rule":                   {"tenant-a", decidetest.Lock("17Gi"), 17 * gi, 17 * gi, 0, false},
-		"not allowed, nothing in spec":      {"nowhere", decidetest.Lock("1000Gi"), 0, 0, 0, false},
-		"no rule matches":                   {"nowhere", decidetest.Lock("4Gi"), 4 * gi, 4 * gi, 0, false},
-		"the runtime gave more":             {"trusted", decidetest.Lock("4Gi"), 6 * gi, 6 * gi, 0, true},
-		"malformed annotations":             {"trusted", map[string]string{api.GuestMemoryKey: "lots"}, 3 * gi, 3 * gi, 0, false},
-		"no request":                        {"trusted", nil, 3 * gi, 0, 0, false},
-		"unlimited, allowed":                {"trusted", decidetest.UnlimitedLock(), 1<<64 - 1, 0, 1, true},
-		"unlimited, not allowed":            {"tenant-a", decidetest.UnlimitedLock(), 1<<64 - 1, 0, 1, false},
-		"unlimited, not allowed, not set":   {"tenant-a", decidetest.UnlimitedLock(), 0, 0, 0, false},
-		"unlimited, not allowed, set lower": {"tenant-a", decidetest.UnlimitedLock(), 2 * gi, 2 * gi, 0, false},
+		"unchanged": {"trusted", decidetest.Lock("4Gi"), 4 * gi,
+			4 * gi, 0, true},
+		"beyond the node's ceiling": {"trusted", decidetest.Lock("30Gi"), 30 * gi,
+			30 * gi, 0, true},
+		"beyond its rule": {"tenant-a", decidetest.Lock("17Gi"), 17 * gi,
+			17 * gi, 0, false},
+		"not allowed, nothing in spec": {"nowhere", decidetest.Lock("1000Gi"), 0, 0, 0, false},
+		"no rule matches": {"nowhere", decidetest.Lock("4Gi"), 4 * gi,
+			4 * gi, 0, false},
+		"the runtime gave more": {"trusted", decidetest.Lock("4Gi"), 6 * gi,
+			6 * gi, 0, true},
+		"malformed annotations": {"trusted",
+			map[string]string{api.GuestMemoryKey: "lots"}, 3 * gi, 3 * gi, 0, false},
+		"no request": {"trusted", nil, 3 * gi, 0, 0, false},
+		"unlimited, allowed": {"trusted", decidetest.UnlimitedLock(), 1<<64 - 1,
+			0, 1, true},
+		"unlimited, not allowed": {"tenant-a", decidetest.UnlimitedLock(), 1<<64 - 1,
+			0, 1, false},
+		"unlimited, not allowed, not set": {"tenant-a", decidetest.UnlimitedLock(), 0,
+			0, 0, false},
+		"unlimited, not allowed, set lower": {"tenant-a", decidetest.UnlimitedLock(), 2 * gi,
+			2 * gi, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRun(t, policy.Enforce, func(t *testing.T, n *node) {
@@ -132,10 +146,12 @@ func TestExistingLaunchersCountInTheAccount(t *testing.T) {
 				}
 				pod := newPod("u1", test.requests)
 				pod.Namespace = test.namespace
-				n.synchronize(t, []*nri.PodSandbox{pod, full, fuller}, []*nri.Container{n.running(pod, 100, test.spec)})
+				n.synchronize(t, []*nri.PodSandbox{pod, full, fuller},
+					[]*nri.Container{n.running(pod, 100, test.spec)})
 				a := n.registry.Account()
 				if a.Granted != 64*gi+test.granted || a.Unlimited != test.unlimited {
-					t.Errorf("account = %+v, want %s more than 64Gi and %d unlimited", a, api.Bytes(test.granted), test.unlimited)
+					t.Errorf("account = %+v, want %s more than 64Gi and %d unlimited", a,
+						api.Bytes(test.granted), test.unlimited)
 				}
 				if l := n.launcher(t, pod); (l.Given.Memlock != nil) != test.due {
 					t.Errorf("launcher = %+v, want it held to a lock: %t", l, test.due)
@@ -163,7 +179,8 @@ func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
 		t.Error("the list counts as taken over")
 	}
 	late := newPod("late", decidetest.Lock("5Gi"))
-	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "others have 60Gi") {
+	if _, err := n.create(late, newContainer(late, "compute")); err == nil ||
+		!strings.Contains(err.Error(), "others have 60Gi") {
 		t.Fatalf("error = %v, want one about the node's ceiling", err)
 	}
 	// A listed and recreated launcher counts once. So does one with an event since the list.
@@ -175,7 +192,8 @@ func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
 	small := newPod("small", decidetest.Lock("4Gi"))
 	_, err = n.create(small, newContainer(small, "compute"))
 	must(t, err)
-	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "others have 64Gi") {
+	if _, err := n.create(late, newContainer(late, "compute")); err == nil ||
+		!strings.Contains(err.Error(), "others have 64Gi") {
 		t.Fatalf("error = %v, want one about the node's ceiling", err)
 	}
 }
@@ -208,7 +226,8 @@ func TestReplacedContainersStayReplaced(t *testing.T) {
 		}
 		must(t, n.PostStartContainer(ctx, pod, old))
 		must(t, n.PostUpdateContainer(ctx, pod, old))
-		if l := n.launcher(t, pod); l.Container.ID != "renewed" || l.State != agentapi.StateCreating {
+		if l := n.launcher(t, pod); l.Container.ID != "renewed" ||
+			l.State != agentapi.StateCreating {
 			t.Errorf("launcher = %+v, want it as it was", l)
 		}
 	})
@@ -220,7 +239,9 @@ func TestListReplacesOlderContainers(t *testing.T) {
 		_, err := n.create(pod, newContainer(pod, "compute"))
 		must(t, err)
 		for i, event := range []func(*nri.Container){
-			func(ctr *nri.Container) { n.synchronize(t, []*nri.PodSandbox{pod}, []*nri.Container{ctr}) },
+			func(ctr *nri.Container) {
+				n.synchronize(t, []*nri.PodSandbox{pod}, []*nri.Container{ctr})
+			},
 			func(ctr *nri.Container) {
 				n.synchronize(t, []*nri.PodSandbox{pod}, nil)
 				must(t, n.PostStartContainer(context.Background(), pod, ctr))

@@ -61,7 +61,8 @@ func (c *Connection) attempt(ctx context.Context) error {
 	if err := c.start(ctx, st, notify); err != nil {
 		return err
 	}
-	c.Logger.Info("connected to the container runtime", "socket", c.Socket, "nri", st.RuntimeNRIVersion(),
+	c.Logger.Info("connected to the container runtime", "socket", c.Socket, "nri",
+		st.RuntimeNRIVersion(),
 		"request_timeout", st.RequestTimeout())
 	return c.serve(ctx, st, notify, requests)
 }
@@ -144,7 +145,9 @@ type session struct {
 }
 
 // Configure implements [Handlers].
-func (s *session) Configure(ctx context.Context, config, runtime, version string) (nri.EventMask, error) {
+func (s *session) Configure(
+	ctx context.Context, config, runtime, version string,
+) (nri.EventMask, error) {
 	mask, err := s.Handlers.Configure(ctx, config, runtime, version)
 	if err == nil {
 		s.status.enterOn(s.conn, Configured, func(now *Status) {

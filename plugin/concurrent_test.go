@@ -62,7 +62,8 @@ func BenchmarkCreateContainer(b *testing.B) {
 	}
 	create := func(pod, container string) {
 		sandbox := newPod(pod, decidetest.VFIO())
-		if _, _, err := n.CreateContainer(context.Background(), sandbox, newContainer(sandbox, container)); err != nil {
+		if _, _, err := n.CreateContainer(context.Background(), sandbox,
+			newContainer(sandbox, container)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // Handlers answers NRI requests. [Plugin] implements it.
 type Handlers interface {
 	Configure(ctx context.Context, config, runtime, version string) (nri.EventMask, error)
-	Synchronize(context.Context, []*nri.PodSandbox, []*nri.Container) ([]*nri.ContainerUpdate, error)
+	Synchronize(context.Context, []*nri.PodSandbox, []*nri.Container) ([]*nri.ContainerUpdate,
+		error)
 	Shutdown(context.Context)
 
 	// Stopping is called once, before the last disconnection. Requests may still arrive for a
@@ -84,7 +85,8 @@ func NewConnection(cfg ConnectionConfig) (*Connection, error) {
 	if cfg.Handlers == nil || cfg.Logger == nil || cfg.Socket == "" {
 		return nil, errors.New("new connection: handlers, logger and socket are required")
 	}
-	if err := errors.Join(nri.CheckPluginIndex(cfg.Index), nri.CheckPluginName(cfg.Name)); err != nil {
+	if err := errors.Join(nri.CheckPluginIndex(cfg.Index), nri.CheckPluginName(cfg.Name)); err !=
+		nil {
 		return nil, err
 	}
 	if cfg.Observer == nil {
@@ -121,7 +123,8 @@ func (c *Connection) Run(ctx context.Context) {
 			c.status.enter(Disconnected, func(s *Status) { s.Err = nil })
 			return
 		}
-		if lasted, _ := c.Status(); lasted.Phase == Synchronized && time.Since(began) > stableAfter {
+		if lasted, _ := c.Status(); lasted.Phase == Synchronized &&
+			time.Since(began) > stableAfter {
 			pauses.broken = nil
 		}
 		pause := c.pauseAfter(err, &pauses)
@@ -140,7 +143,8 @@ func (c *Connection) reportLost(err error, pause time.Duration) {
 	if before.Err != nil && before.Err.Error() == err.Error() {
 		level = slog.LevelDebug // the same as before: the runtime is away for long
 	}
-	c.Logger.Log(context.Background(), level, "no connection to the container runtime", "error", err,
+	c.Logger.Log(context.Background(), level, "no connection to the container runtime",
+		"error", err,
 		"socket", c.Socket, "phase", before.Phase, "retry", pause.Round(time.Millisecond))
 	c.status.enter(Disconnected, func(s *Status) { s.Err = err })
 }

@@ -24,7 +24,8 @@ func TestAdjustmentArrives(t *testing.T) {
 	r := startRuntime(t, socket)
 	n := newNode(t, policy.Enforce)
 	c := attach(t, r, socket, "90", n, n.observer)
-	if s, _ := c.Status(); s.RuntimeName != "testruntime" || s.RuntimeVersion != "v1.2.3" || s.Reconnects != 0 {
+	if s, _ := c.Status(); s.RuntimeName != "testruntime" || s.RuntimeVersion != "v1.2.3" ||
+		s.Reconnects != 0 {
 		t.Errorf("status = %+v, want testruntime v1.2.3 without reconnects", s)
 	}
 	pod := newPod("u1", decidetest.VFIO())
@@ -48,20 +49,23 @@ func TestUpdateArrives(t *testing.T) {
 	r := startRuntime(t, socket)
 	n := newNode(t, policy.Enforce)
 	attach(t, r, socket, "90", n, n.observer)
-	pod := newPod("u1", map[string]string{"cpuset.cpus.cgroup.mooring.dev": "0-1", "cpu.weight.cgroup.mooring.dev": "300"})
+	pod := newPod("u1", map[string]string{"cpuset.cpus.cgroup.mooring.dev": "0-1",
+		"cpu.weight.cgroup.mooring.dev": "300"})
 	ctr := newContainer(pod, "compute")
 	_, err := r.create(pod, ctr)
 	must(t, err)
 	reply, err := r.UpdateContainer(context.Background(), &nri.UpdateContainerRequest{
 		Pod: pod, Container: ctr,
-		LinuxResources: &nri.LinuxResources{Cpu: &nri.LinuxCPU{Cpus: "4-7", Shares: nri.UInt64(uint64(512))}},
+		LinuxResources: &nri.LinuxResources{
+			Cpu: &nri.LinuxCPU{Cpus: "4-7", Shares: nri.UInt64(uint64(512))}},
 	})
 	must(t, err)
 	if len(reply.GetUpdate()) != 1 {
 		t.Fatalf("updates = %v, want one", reply.GetUpdate())
 	}
 	got := reply.GetUpdate()[0].GetLinux().GetResources()
-	if got.GetCpu().GetCpus() != "0-1" || got.GetUnified()["cpu.weight"] != "300" || got.GetCpu().GetShares().GetValue() != 512 {
+	if got.GetCpu().GetCpus() != "0-1" || got.GetUnified()["cpu.weight"] != "300" ||
+		got.GetCpu().GetShares().GetValue() != 512 {
 		t.Errorf("resources = %v, want our cpuset and weight, and kubelet's shares", got)
 	}
 }
@@ -73,7 +77,8 @@ func TestRefusalArrives(t *testing.T) {
 	attach(t, r, socket, "90", n, n.observer)
 	pod := newPod("u1", map[string]string{"guest-memory.memlock.mooring.dev": "1e30"})
 	_, err := r.create(pod, newContainer(pod, "compute"))
-	for _, want := range []string{`mooring refuses container "compute" of pod trusted/vm-u1`, `"1e30"`, "quantity"} {
+	for _, want := range []string{`mooring refuses container "compute" of pod trusted/vm-u1`,
+		`"1e30"`, "quantity"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %v, want one with %q", err, want)
 		}
@@ -123,13 +128,17 @@ func TestSynchronizeWithAThousandContainers(t *testing.T) {
 	go n.Run(ctx)
 	r := startRuntime(t, socket)
 	for i := range 1000 {
-		pod := newPod(fmt.Sprintf("u%d", i), map[string]string{"padding": strings.Repeat("x", 8192)}) // more than one message holds
+		// more than one message holds
+		pod := newPod(fmt.Sprintf("u%d", i),
+			map[string]string{"padding": strings.Repeat("x", 8192)})
 		ctr := newContainer(pod, "compute")
 		ctr.State = nri.ContainerState_CONTAINER_CREATED
 		r.pods, r.containers = append(r.pods, pod), append(r.containers, ctr)
 	}
 	attach(t, r, socket, "90", n, n.observer)
-	poll(t, "1,000 launchers in the registry", func() bool { return len(n.registry.List()) == 1000 })
+	poll(t, "1,000 launchers in the registry", func() bool {
+		return len(n.registry.List()) == 1000
+	})
 	n.checkState(t, r.pods[999], agentapi.StateCreated)
 }
 
@@ -175,12 +184,15 @@ func TestTimedOutPluginFailsTheRequestAndReconnects(t *testing.T) {
 		t.Errorf("error = %v, want the request to fail for its time-out", err)
 	}
 	// The runtime drops the plugin: plain pods start, and the agent reconnects.
-	await(t, c, "connected again", func(s plugin.Status) bool { return synchronized(s) && s.Reconnects == 1 })
+	await(t, c, "connected again", func(s plugin.Status) bool {
+		return synchronized(s) && s.Reconnects == 1
+	})
 }
 
 func TestNewConnectionChecksItsConfig(t *testing.T) {
 	good := plugin.ConnectionConfig{
-		Socket: "/nri.sock", Name: "mooring", Index: "90", Handlers: newNode(t, policy.Enforce), Logger: slog.Default(),
+		Socket: "/nri.sock", Name: "mooring", Index: "90", Handlers: newNode(t, policy.Enforce),
+		Logger: slog.Default(),
 	}
 	if _, err := plugin.NewConnection(good); err != nil {
 		t.Fatal(err)

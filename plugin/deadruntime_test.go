@@ -48,13 +48,17 @@ type registration struct {
 	conn *mortal
 }
 
-func (r registration) RegisterPlugin(context.Context, *nri.RegisterPluginRequest) (*nri.Empty, error) {
+func (r registration) RegisterPlugin(
+	context.Context, *nri.RegisterPluginRequest,
+) (*nri.Empty, error) {
 	r.registered.Add(1)
 	r.conn.armed.Store(r.die)
 	return &nri.Empty{}, nil
 }
 
-func (r registration) UpdateContainers(context.Context, *nri.UpdateContainersRequest) (*nri.UpdateContainersResponse, error) {
+func (r registration) UpdateContainers(
+	context.Context, *nri.UpdateContainersRequest,
+) (*nri.UpdateContainersResponse, error) {
 	return &nri.UpdateContainersResponse{}, nil
 }
 
@@ -99,7 +103,9 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	c := connect(t, socket, "90", n, n.observer)
 	poll(t, "abandoned stub", func() bool { return n.observer.stubsAbandoned() > 0 })
-	if s := await(t, c, "disconnected", func(s plugin.Status) bool { return s.Err != nil }); !strings.Contains(s.Err.Error(), "before the plugin was configured") {
+	if s := await(t, c, "disconnected", func(s plugin.Status) bool {
+		return s.Err != nil
+	}); !strings.Contains(s.Err.Error(), "before the plugin was configured") {
 		t.Errorf("error = %v, want one that says when the connection was closed", s.Err)
 	}
 	l.Close()
@@ -120,7 +126,8 @@ func TestRuntimeNeverConfigures(t *testing.T) {
 	bad.serve(t, socket)
 	n := newNode(t, policy.Enforce)
 	c, err := plugin.NewConnection(plugin.ConnectionConfig{
-		Socket: socket, Name: "mooring", Index: "90", Handlers: n, Logger: slog.New(slog.DiscardHandler),
+		Socket: socket, Name: "mooring", Index: "90", Handlers: n,
+		Logger:   slog.New(slog.DiscardHandler),
 		Observer: n.observer, StartTimeout: 50 * time.Millisecond, MinBackoff: time.Millisecond,
 	})
 	must(t, err)
@@ -152,7 +159,8 @@ func TestPausesWhileThereIsNoRuntime(t *testing.T) {
 		var a attempts
 		c, err := plugin.NewConnection(plugin.ConnectionConfig{
 			Socket: filepath.Join(t.TempDir(), "none.sock"), Name: "mooring", Index: "90",
-			Handlers: newNode(t, policy.Enforce), Logger: slog.New(slog.DiscardHandler), Observer: &a,
+			Handlers: newNode(t, policy.Enforce), Logger: slog.New(slog.DiscardHandler),
+			Observer: &a,
 		})
 		must(t, err)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)

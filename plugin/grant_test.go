@@ -23,7 +23,8 @@ func TestGrantLock(t *testing.T) {
 		want string // of the error; empty: none
 		sum  int64
 	}{
-		{16*gi + 1, `rule "tenants" of the node policy allows up to 16Gi of locked memory`, 32 * gi},
+		{16*gi + 1, `rule "tenants" of the node policy allows up to 16Gi of locked memory`,
+			32 * gi},
 		{host.Unlimited, "allows no unlimited locked memory", 32 * gi},
 		{10 * gi, "", 42 * gi},
 		{9 * gi, "", 42 * gi},
@@ -42,7 +43,8 @@ func TestGrantLock(t *testing.T) {
 	}
 	// The next launcher gets the rest: 16Gi of 64Gi.
 	late := newPod("u3", decidetest.Lock("17Gi"))
-	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "nodeMax") {
+	if _, err := n.create(late, newContainer(late, "compute")); err == nil ||
+		!strings.Contains(err.Error(), "nodeMax") {
 		t.Errorf("error %v, want one about memlock.nodeMax", err)
 	}
 }

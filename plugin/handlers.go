@@ -78,7 +78,8 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 		outcome = OutcomeFailed
 		return nil, nil, p.refuseWithoutDir(l, err)
 	}
-	p.log(l).Info("launcher adjusted", "rule", d.Rule, "memlock", d.Memlock, "yield", d.Yield, "cgroup", d.Cgroup)
+	p.log(l).Info("launcher adjusted", "rule", d.Rule, "memlock", d.Memlock, "yield", d.Yield,
+		"cgroup", d.Cgroup)
 	return adjustment(d, dir, p.Hook), nil, nil
 }
 
@@ -87,15 +88,19 @@ var errStopping = errors.New("mooring-agent is stopping; kubelet tries again")
 // refuseWithoutDir refuses a launcher after a failure to create its pod directory. Without it the
 // preStop hook would wait in vain.
 func (p *Plugin) refuseWithoutDir(l registry.Launcher, err error) error {
-	err = fmt.Errorf("mooring refuses container %q of pod %s/%s: its pod directory cannot be created: %w",
+	err = fmt.Errorf("mooring refuses container %q of pod %s/%s: its pod directory cannot be "+
+		"created: %w",
 		l.Container.Name, l.Pod.Namespace, l.Pod.Name, err)
-	p.report(l, decide.Remark{Type: agentapi.Warning, Reason: agentapi.ReasonPodDirFailed, Message: err.Error()})
+	p.report(l, decide.Remark{Type: agentapi.Warning, Reason: agentapi.ReasonPodDirFailed,
+		Message: err.Error()})
 	p.Registry.Refuse(l.Container.ID, err.Error())
 	return err
 }
 
 // PostCreateContainer implements NRI's request.
-func (p *Plugin) PostCreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
+func (p *Plugin) PostCreateContainer(
+	_ context.Context, pod *nri.PodSandbox, ctr *nri.Container,
+) error {
 	defer p.observe("PostCreateContainer", time.Now(), nil)
 	p.setState(pod, ctr, agentapi.StateCreated)
 	return nil
@@ -112,7 +117,9 @@ func (p *Plugin) StartContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri
 }
 
 // PostStartContainer implements NRI's request.
-func (p *Plugin) PostStartContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
+func (p *Plugin) PostStartContainer(
+	_ context.Context, pod *nri.PodSandbox, ctr *nri.Container,
+) error {
 	defer p.observe("PostStartContainer", time.Now(), nil)
 	if p.setState(pod, ctr, agentapi.StateRunning) {
 		p.Guard.Enqueue(ctr.GetId())
@@ -134,7 +141,8 @@ func (p *Plugin) setState(pod *nri.PodSandbox, ctr *nri.Container, state agentap
 // UpdateContainer implements NRI's request. kubelet's update would undo settings of files that
 // kubelet writes. The answer sets them again. A memory limit below the VM's memory requirement is
 // refused.
-func (p *Plugin) UpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container, r *nri.LinuxResources) (
+func (p *Plugin) UpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container,
+	r *nri.LinuxResources) (
 	_ []*nri.ContainerUpdate, err error,
 ) {
 	defer p.observe("UpdateContainer", time.Now(), &err)
@@ -156,7 +164,9 @@ func (p *Plugin) UpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 }
 
 // PostUpdateContainer implements NRI's request.
-func (p *Plugin) PostUpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
+func (p *Plugin) PostUpdateContainer(
+	_ context.Context, pod *nri.PodSandbox, ctr *nri.Container,
+) error {
 	defer p.observe("PostUpdateContainer", time.Now(), nil)
 	if _, ok := p.findOrAdopt(pod, ctr, stateOf(ctr)); ok {
 		p.Guard.Enqueue(ctr.GetId())

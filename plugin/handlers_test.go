@@ -83,7 +83,8 @@ func TestRefusedLauncherStaysUntilItsPodIsRemoved(t *testing.T) {
 	_, err = n.StopContainer(ctx, pod, ctr)
 	must(t, err)
 	must(t, n.RemoveContainer(ctx, pod, ctr))
-	if l := n.launcher(t, pod); l.State != agentapi.StateRefused || !strings.Contains(l.Refusal, "lots") {
+	if l := n.launcher(t, pod); l.State != agentapi.StateRefused ||
+		!strings.Contains(l.Refusal, "lots") {
 		t.Errorf("launcher = %+v, want refused", l)
 	}
 	if dirs := n.dirs.list(); len(dirs) != 0 {
@@ -133,14 +134,16 @@ func TestPodDirectoryCannotBeCreated(t *testing.T) {
 	if a := n.registry.Account(); a.Granted != 0 {
 		t.Errorf("account = %+v, want nothing", a)
 	}
-	if diff := cmp.Diff([]agentapi.Reason{agentapi.ReasonPodDirFailed}, n.recorder.Reasons()); diff != "" {
+	if diff := cmp.Diff([]agentapi.Reason{agentapi.ReasonPodDirFailed},
+		n.recorder.Reasons()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
 func TestObserveModeChangesNothing(t *testing.T) {
 	n := newNode(t, policy.Observe)
-	good, bad := newPod("good", decidetest.VFIO()), newPod("bad", map[string]string{api.GuestMemoryKey: "lots"})
+	good, bad := newPod("good", decidetest.VFIO()),
+		newPod("bad", map[string]string{api.GuestMemoryKey: "lots"})
 	for _, pod := range []*nri.PodSandbox{good, bad} {
 		adjust, err := n.create(pod, newContainer(pod, "compute"))
 		if adjust != nil || err != nil {
@@ -159,7 +162,8 @@ func TestObserveModeChangesNothing(t *testing.T) {
 func TestPlainPods(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, policy.Enforce)
-	plain := &nri.PodSandbox{Id: "s", Uid: "u", Namespace: "trusted", Annotations: decidetest.VFIO()}
+	plain := &nri.PodSandbox{Id: "s", Uid: "u", Namespace: "trusted",
+		Annotations: decidetest.VFIO()}
 	ctr := newContainer(plain, "compute")
 	must(t, n.RunPodSandbox(ctx, plain))
 	adjust, err := n.create(plain, ctr)
@@ -177,7 +181,8 @@ func TestPlainPods(t *testing.T) {
 		t.Errorf("registry = %v, want nothing", l)
 	}
 	// One Event reports the unused annotations.
-	if diff := cmp.Diff([]agentapi.Reason{agentapi.ReasonAnnotationInvalid}, n.recorder.Reasons()); diff != "" {
+	if diff := cmp.Diff([]agentapi.Reason{agentapi.ReasonAnnotationInvalid},
+		n.recorder.Reasons()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -230,10 +235,18 @@ func TestRemovalOfTheOlderSandbox(t *testing.T) {
 func TestEventOfUnknownLauncherRegistersIt(t *testing.T) {
 	ctx := context.Background()
 	events := map[string]func(*node, *nri.PodSandbox, *nri.Container) error{
-		"PostCreateContainer": func(n *node, p *nri.PodSandbox, c *nri.Container) error { return n.PostCreateContainer(ctx, p, c) },
-		"StartContainer":      func(n *node, p *nri.PodSandbox, c *nri.Container) error { return n.StartContainer(ctx, p, c) },
-		"PostStartContainer":  func(n *node, p *nri.PodSandbox, c *nri.Container) error { return n.PostStartContainer(ctx, p, c) },
-		"PostUpdateContainer": func(n *node, p *nri.PodSandbox, c *nri.Container) error { return n.PostUpdateContainer(ctx, p, c) },
+		"PostCreateContainer": func(n *node, p *nri.PodSandbox, c *nri.Container) error {
+			return n.PostCreateContainer(ctx, p, c)
+		},
+		"StartContainer": func(n *node, p *nri.PodSandbox, c *nri.Container) error {
+			return n.StartContainer(ctx, p, c)
+		},
+		"PostStartContainer": func(n *node, p *nri.PodSandbox, c *nri.Container) error {
+			return n.PostStartContainer(ctx, p, c)
+		},
+		"PostUpdateContainer": func(n *node, p *nri.PodSandbox, c *nri.Container) error {
+			return n.PostUpdateContainer(ctx, p, c)
+		},
 		"UpdateContainer": func(n *node, p *nri.PodSandbox, c *nri.Container) error {
 			_, err := n.UpdateContainer(ctx, p, c, nil)
 			return err
@@ -264,7 +277,8 @@ func TestExistingLauncherIsNeverRefused(t *testing.T) {
 		t.Errorf("launcher = %+v, want a running one with a refusal and no settings", l)
 	}
 	events := n.recorder.Events()
-	if len(events) != 1 || !strings.Contains(events[0].Message, "it runs although it would be refused") {
+	if len(events) != 1 ||
+		!strings.Contains(events[0].Message, "it runs although it would be refused") {
 		t.Errorf("events = %+v", events)
 	}
 }
@@ -281,7 +295,8 @@ func TestAdoptedLauncherWithItsLimit(t *testing.T) {
 		n.start(ctr, 100, host.Rlimit{})
 		must(t, n.PostStartContainer(context.Background(), pod, ctr))
 		l := n.launcher(t, pod)
-		if l.Refusal != "" || l.Settings[0].Status != agentapi.StatusPending || l.Given.Memlock == nil {
+		if l.Refusal != "" || l.Settings[0].Status != agentapi.StatusPending ||
+			l.Given.Memlock == nil {
 			t.Errorf("%s: launcher = %+v, want one whose limit is to be checked", name, l)
 		}
 	}

@@ -19,10 +19,11 @@ func TestInflightDrains(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &inflight{}
 				go func() {
-					_, _ = f.intercept(t.Context(), nil, nil, func(context.Context, func(any) error) (any, error) {
-						time.Sleep(test.handler)
-						return nil, nil
-					})
+					_, _ = f.intercept(t.Context(), nil, nil,
+						func(context.Context, func(any) error) (any, error) {
+							time.Sleep(test.handler)
+							return nil, nil
+						})
 				}()
 				synctest.Wait()
 				start := time.Now()

@@ -47,7 +47,8 @@ func (p *Plugin) discardKept() (some bool) {
 		some = some || !p.keepsPod(uid)
 		if err := p.PodDirs.DiscardUnless(uid, p.keepsDir); err != nil {
 			p.kept.add(uid)
-			p.Logger.Warn("directory of a former pod not discarded, retrying later", "uid", uid, "error", err)
+			p.Logger.Warn("directory of a former pod not discarded, retrying later", "uid", uid,
+				"error", err)
 		}
 	}
 	return some

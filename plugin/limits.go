@@ -15,8 +15,11 @@ import (
 // kubelet believes ends with the VM killed. kubelet retries, and meanwhile the VM gives memory
 // back.
 func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error {
-	p.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.Limits = limitsOf(r, now.Limits) })
-	return decide.MemoryLimit(p.Policy, &l.Launcher, r.GetMemory().GetLimit().GetValue(), host.Limit(l.MemoryRequirement()))
+	p.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
+		now.Limits = limitsOf(r, now.Limits)
+	})
+	return decide.MemoryLimit(p.Policy, &l.Launcher, r.GetMemory().GetLimit().GetValue(),
+		host.Limit(l.MemoryRequirement()))
 }
 
 // limitsOf applies new resources to a container's limits. A limit below 0 means none. Absent

@@ -48,10 +48,12 @@ func TestUpdateBelowTheMemoryRequirement(t *testing.T) {
 	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.SetMemoryRequirement(vm, 3*gi) })
 
 	err := update(n, pod, ctr, 2*gi, 150000)
-	if refusal, ok := errors.AsType[*decide.Refusal](err); !ok || !strings.Contains(err.Error(), `container "compute" of pod trusted/vm-u1 to 2Gi: its VM needs 3Gi`) {
+	if refusal, ok := errors.AsType[*decide.Refusal](err); !ok || !strings.Contains(err.Error(),
+		`container "compute" of pod trusted/vm-u1 to 2Gi: its VM needs 3Gi`) {
 		t.Errorf("error %v (%T), want a refusal that names need and limit", err, refusal)
 	}
-	if got := n.launcher(t, pod).Limits; got != (registry.ContainerLimits{Memory: 2 * gi, CPU: 1500}) {
+	if got := n.launcher(t, pod).Limits; got !=
+		(registry.ContainerLimits{Memory: 2 * gi, CPU: 1500}) {
 		t.Errorf("limits that are wanted: %+v", got)
 	}
 	must(t, update(n, pod, ctr, 3*gi, 150000))

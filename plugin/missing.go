@@ -42,7 +42,8 @@ func (p *Plugin) awaitLauncher(pod *nri.PodSandbox) {
 		return
 	}
 	l := agentapi.Launcher{Pod: podRef(pod), Container: agentapi.ContainerRef{Name: name}}
-	p.awaited[pod.GetUid()] = awaitedPod{launcher: registry.Launcher{Launcher: l}, since: time.Now()}
+	p.awaited[pod.GetUid()] = awaitedPod{launcher: registry.Launcher{Launcher: l},
+		since: time.Now()}
 }
 
 // reportMissing reports launchers that did not appear, once for each pod.

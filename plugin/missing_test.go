@@ -19,7 +19,8 @@ func TestConflictingLauncher(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	for launcher, want := range map[string]string{
 		"compute": "",
-		"comptue": `annotation launcher.mooring.dev names container "comptue", and profile "kubevirt" of the node policy "compute": ` +
+		"comptue": `annotation launcher.mooring.dev names container "comptue", and profile ` +
+			`"kubevirt" of the node policy "compute": ` +
 			`the annotation holds, so nothing is set for container "compute"`,
 	} {
 		pod := newPod(launcher, map[string]string{api.LauncherKey: launcher})
@@ -52,14 +53,19 @@ func TestMissingLauncherIsReported(t *testing.T) {
 		then func(*testing.T, *node, *nri.PodSandbox)
 		want int
 	}{
-		"never":     {func(*testing.T, *node, *nri.PodSandbox) {}, 1},
-		"too late":  {func(*testing.T, *node, *nri.PodSandbox) { time.Sleep(3 * time.Minute) }, 1},
-		"a restart": {func(t *testing.T, n *node, pod *nri.PodSandbox) { time.Sleep(3 * time.Minute); n.startSidecar(t, pod) }, 1},
+		"never":    {func(*testing.T, *node, *nri.PodSandbox) {}, 1},
+		"too late": {func(*testing.T, *node, *nri.PodSandbox) { time.Sleep(3 * time.Minute) }, 1},
+		"a restart": {func(t *testing.T, n *node, pod *nri.PodSandbox) {
+			time.Sleep(3 * time.Minute)
+			n.startSidecar(t, pod)
+		}, 1},
 		"in time": {func(t *testing.T, n *node, pod *nri.PodSandbox) {
 			_, err := n.create(pod, newContainer(pod, "compute"))
 			must(t, err)
 		}, 0},
-		"the pod is gone": {func(t *testing.T, n *node, pod *nri.PodSandbox) { must(t, n.RemovePodSandbox(ctx, pod)) }, 0},
+		"the pod is gone": {func(t *testing.T, n *node, pod *nri.PodSandbox) {
+			must(t, n.RemovePodSandbox(ctx, pod))
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRun(t, policy.Enforce, func(t *testing.T, n *node) {
@@ -76,9 +82,11 @@ func TestMissingLauncherIsReported(t *testing.T) {
 				if len(events) != test.want {
 					t.Fatalf("events = %+v, want %d", events, test.want)
 				}
-				want := `annotation launcher.mooring.dev names container "compute", which was not created`
+				want := `annotation launcher.mooring.dev names container "compute", which was ` +
+					`not created`
 				for _, e := range events {
-					if e.Reason != agentapi.ReasonAnnotationInvalid || !strings.Contains(e.Message, want) {
+					if e.Reason != agentapi.ReasonAnnotationInvalid ||
+						!strings.Contains(e.Message, want) {
 						t.Errorf("event = %+v, want one with %q", e, want)
 					}
 				}

@@ -22,7 +22,9 @@ type ulimitAdjuster struct {
 	done  chan struct{} // closed when synchronised
 }
 
-func (u ulimitAdjuster) Synchronize(context.Context, []*nri.PodSandbox, []*nri.Container) ([]*nri.ContainerUpdate, error) {
+func (u ulimitAdjuster) Synchronize(
+	context.Context, []*nri.PodSandbox, []*nri.Container,
+) ([]*nri.ContainerUpdate, error) {
 	close(u.done)
 	return nil, nil
 }
@@ -58,9 +60,11 @@ func TestTwoPlugins(t *testing.T) {
 		err         string // or why there is none
 	}{
 		"earlier plugin with a higher limit: we yield": {"10", 8 * gi, neighbour, 8 * gi, ""},
-		"earlier plugin with a lower limit":            {"10", 1 * gi, neighbour, 0, "remove memlock from ulimits.noderesource.dev"},
-		"later plugin":                                 {"95", 8 * gi, neighbour, 0, "remove memlock from ulimits.noderesource.dev"},
-		"unknown plugin":                               {"10", 1 * gi, nil, 0, "both tried to set"}, // the runtime's own error
+		"earlier plugin with a lower limit": {"10", 1 * gi, neighbour, 0,
+			"remove memlock from ulimits.noderesource.dev"},
+		"later plugin": {"95", 8 * gi, neighbour, 0,
+			"remove memlock from ulimits.noderesource.dev"},
+		"unknown plugin": {"10", 1 * gi, nil, 0, "both tried to set"}, // the runtime's own error
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket := filepath.Join(socketDir(t), "nri.sock")
@@ -95,12 +99,14 @@ func TestTwoPlugins(t *testing.T) {
 // The required-plugins annotation names the plugin as it registers.
 func TestRequiredPluginsAnnotation(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
-	r := startRuntime(t, socket, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true}))
+	r := startRuntime(t, socket,
+		adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true}))
 	requests := decidetest.VFIO()
 	requests["required-plugins.noderesource.dev"] = `["mooring"]`
 	launcher, plain := newPod("u1", requests), newPod("u2", nil)
 
-	if _, err := r.create(launcher, newContainer(launcher, "compute")); err == nil || !strings.Contains(err.Error(), "mooring") {
+	if _, err := r.create(launcher, newContainer(launcher, "compute")); err == nil ||
+		!strings.Contains(err.Error(), "mooring") {
 		t.Errorf("without the agent: error = %v, want one that names the plugin", err)
 	}
 	if _, err := r.create(plain, newContainer(plain, "compute")); err != nil {

@@ -48,7 +48,8 @@ func newNode(t *testing.T, mode policy.Mode) *node {
 		observer: &observer{},
 	}
 	guard := guard.New(guard.Config{
-		Registry: n.registry, Kernel: n.kernel, Recorder: n.recorder, Logger: slog.New(slog.DiscardHandler), Repair: true,
+		Registry: n.registry, Kernel: n.kernel, Recorder: n.recorder,
+		Logger: slog.New(slog.DiscardHandler), Repair: true,
 	})
 	var err error
 	n.Plugin, err = plugin.New(plugin.Config{
@@ -74,7 +75,8 @@ func (n *node) launcher(t *testing.T, pod *nri.PodSandbox) registry.Launcher {
 // newPod returns a launcher pod of namespace trusted that requests for something.
 func newPod(uid string, requests map[string]string) *nri.PodSandbox {
 	return &nri.PodSandbox{
-		Id: "sandbox-" + uid, Name: "vm-" + uid, Uid: uid, Namespace: "trusted", Annotations: decidetest.Launcher(requests),
+		Id: "sandbox-" + uid, Name: "vm-" + uid, Uid: uid, Namespace: "trusted",
+		Annotations: decidetest.Launcher(requests),
 	}
 }
 
@@ -82,7 +84,8 @@ func newPod(uid string, requests map[string]string) *nri.PodSandbox {
 func newContainer(pod *nri.PodSandbox, name string) *nri.Container {
 	return &nri.Container{
 		Id: "id-" + name + "-" + pod.GetUid(), PodSandboxId: pod.GetId(), Name: name,
-		Linux: &nri.LinuxContainer{Resources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(2 * gi)}}},
+		Linux: &nri.LinuxContainer{
+			Resources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(2 * gi)}}},
 	}
 }
 

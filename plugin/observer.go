@@ -12,8 +12,9 @@ type Outcome string
 
 // The outcomes.
 const (
-	OutcomeSet         Outcome = "set"          // with all requested settings, or without any
-	OutcomeYielded     Outcome = "yielded"      // the same, and its spec had the memory lock already
+	OutcomeSet Outcome = "set" // with all requested settings, or without any
+	// the same, and its spec had the memory lock already
+	OutcomeYielded     Outcome = "yielded"
 	OutcomeRefused     Outcome = "refused"      // not created
 	OutcomeWouldSet    Outcome = "would-set"    // observe mode
 	OutcomeWouldRefuse Outcome = "would-refuse" // observe mode

@@ -7,7 +7,8 @@ import (
 )
 
 func TestPauses(t *testing.T) {
-	c := &Connection{ConnectionConfig: ConnectionConfig{MinBackoff: 250 * time.Millisecond, MaxBackoff: 15 * time.Second}}
+	c := &Connection{ConnectionConfig: ConnectionConfig{MinBackoff: 250 * time.Millisecond,
+		MaxBackoff: 15 * time.Second}}
 	absent, broken := dialError{errors.New("no such file")}, errLost
 	longest := func(err error, p *pauses) (last time.Duration) {
 		for range 20 {

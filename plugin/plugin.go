@@ -95,7 +95,8 @@ func New(cfg Config) (*Plugin, error) {
 	if cfg.Policy == nil || cfg.Registry == nil || cfg.Guard == nil || cfg.PodDirs == nil ||
 		cfg.Recorder == nil || cfg.Logger == nil {
 		return nil, errors.New(
-			"new plugin: policy, registry, guard, pod directories, recorder and logger are required")
+			"new plugin: policy, registry, guard, pod directories, recorder and logger are " +
+				"required")
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = NopObserver{}

@@ -49,7 +49,8 @@ func (s *snapshot) members() iter.Seq[podContainer] {
 		}
 		for _, ctr := range slices.SortedStableFunc(slices.Values(s.containers), byCreation) {
 			pod := pods[ctr.GetPodSandboxId()]
-			if pod != nil && stateOf(ctr) != agentapi.StateStopped && !yield(podContainer{pod, ctr}) {
+			if pod != nil && stateOf(ctr) != agentapi.StateStopped &&
+				!yield(podContainer{pod, ctr}) {
 				return
 			}
 		}
@@ -75,7 +76,8 @@ func (p *Plugin) reconcile(s *snapshot) {
 		p.reconcileContainer(s, m)
 	}
 	p.dropMissing(s, false)
-	p.Logger.Info("registry reconciled with the runtime", "pods", len(s.pods), "containers", len(s.containers))
+	p.Logger.Info("registry reconciled with the runtime", "pods", len(s.pods), "containers",
+		len(s.containers))
 }
 
 // reconcileContainer applies the list to one container.
@@ -94,7 +96,8 @@ func (p *Plugin) reconcileContainer(s *snapshot, m podContainer) {
 		return
 	}
 	// The container may have ended after the list. There is no later event of its removal.
-	listed := registry.Launcher{Launcher: agentapi.Launcher{Container: agentapi.ContainerRef{ID: id, PID: pid}}}
+	listed := registry.Launcher{
+		Launcher: agentapi.Launcher{Container: agentapi.ContainerRef{ID: id, PID: pid}}}
 	if p.Guard.Gone(listed) {
 		return
 	}

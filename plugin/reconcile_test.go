@@ -115,7 +115,8 @@ func TestSecondScanForgetsUnstartedLaunchers(t *testing.T) {
 func TestLaterEventsTakePrecedenceOverTheList(t *testing.T) {
 	ctx := context.Background()
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-		stopped, created := newPod("stopped", decidetest.VFIO()), newPod("created", decidetest.VFIO())
+		stopped, created := newPod("stopped", decidetest.VFIO()),
+			newPod("created", decidetest.VFIO())
 		ctr := newContainer(stopped, "compute")
 		n.start(ctr, 100, host.Rlimit{})
 		must(t, n.PostStartContainer(ctx, stopped, ctr))

@@ -67,7 +67,9 @@ func startRuntime(t *testing.T, socket string, options ...adaptation.Option) *ru
 		_, err := cb(ctx, r.pods, r.containers)
 		return err
 	}
-	update := func(context.Context, []*nri.ContainerUpdate) ([]*nri.ContainerUpdate, error) { return nil, nil }
+	update := func(context.Context, []*nri.ContainerUpdate) ([]*nri.ContainerUpdate, error) {
+		return nil, nil
+	}
 	options = append(options, adaptation.WithSocketPath(r.inner),
 		adaptation.WithPluginPath(socketDir(t)), adaptation.WithPluginConfigPath(socketDir(t)))
 	var err error
@@ -127,10 +129,13 @@ func (r *runtime) kill() {
 }
 
 // connect keeps a plugin connected to socket until the test ends.
-func connect(t *testing.T, socket, index string, h plugin.Handlers, o plugin.Observer) *plugin.Connection {
+func connect(
+	t *testing.T, socket, index string, h plugin.Handlers, o plugin.Observer,
+) *plugin.Connection {
 	t.Helper()
 	c, err := plugin.NewConnection(plugin.ConnectionConfig{
-		Socket: socket, Name: "mooring", Index: index, Handlers: h, Logger: slog.New(slog.DiscardHandler), Observer: o,
+		Socket: socket, Name: "mooring", Index: index, Handlers: h,
+		Logger: slog.New(slog.DiscardHandler), Observer: o,
 		MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	})
 	must(t, err)
@@ -149,7 +154,9 @@ func connect(t *testing.T, socket, index string, h plugin.Handlers, o plugin.Obs
 }
 
 // await waits until the connection's status is as wanted.
-func await(t *testing.T, c *plugin.Connection, what string, want func(plugin.Status) bool) plugin.Status {
+func await(
+	t *testing.T, c *plugin.Connection, what string, want func(plugin.Status) bool,
+) plugin.Status {
 	t.Helper()
 	timeout := time.After(deadline)
 	for {
@@ -168,7 +175,9 @@ func await(t *testing.T, c *plugin.Connection, what string, want func(plugin.Sta
 func synchronized(s plugin.Status) bool { return s.Phase == plugin.Synchronized }
 
 // attach connects and waits until the runtime requests the plugin.
-func attach(t *testing.T, r *runtime, socket, index string, h plugin.Handlers, o plugin.Observer) *plugin.Connection {
+func attach(
+	t *testing.T, r *runtime, socket, index string, h plugin.Handlers, o plugin.Observer,
+) *plugin.Connection {
 	t.Helper()
 	c := connect(t, socket, index, h, o)
 	await(t, c, "synchronised", synchronized)
@@ -177,7 +186,10 @@ func attach(t *testing.T, r *runtime, socket, index string, h plugin.Handlers, o
 }
 
 // create requests the runtime's plugins for a container's creation.
-func (r *runtime) create(pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAdjustment, error) {
-	reply, err := r.CreateContainer(context.Background(), &nri.CreateContainerRequest{Pod: pod, Container: ctr})
+func (r *runtime) create(
+	pod *nri.PodSandbox, ctr *nri.Container,
+) (*nri.ContainerAdjustment, error) {
+	reply, err := r.CreateContainer(context.Background(),
+		&nri.CreateContainerRequest{Pod: pod, Container: ctr})
 	return reply.GetAdjust(), err
 }

@@ -65,7 +65,9 @@ func (p *Plugin) isSidecar(pod *nri.PodSandbox, ctr *nri.Container) bool {
 
 // adjustSidecar mounts the pod's directory into a sidecar. The sidecar may start long before the
 // launcher.
-func (p *Plugin) adjustSidecar(pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAdjustment, error) {
+func (p *Plugin) adjustSidecar(
+	pod *nri.PodSandbox, ctr *nri.Container,
+) (*nri.ContainerAdjustment, error) {
 	if p.Policy.Mode != policy.Enforce || !p.isSidecar(pod, ctr) {
 		return nil, nil
 	}
@@ -83,7 +85,8 @@ func (p *Plugin) adjustSidecar(pod *nri.PodSandbox, ctr *nri.Container) (*nri.Co
 }
 
 func (p *Plugin) recordSidecar(pod *nri.PodSandbox, ctr *nri.Container) {
-	p.sidecars.add(ctr.GetId(), sidecar{uid: pod.GetUid(), sandbox: pod.GetId(), generation: p.Registry.Generation()})
+	p.sidecars.add(ctr.GetId(), sidecar{uid: pod.GetUid(), sandbox: pod.GetId(),
+		generation: p.Registry.Generation()})
 }
 
 // dropSidecars forgets sidecars that are older than the list and not in it.
@@ -92,5 +95,7 @@ func (p *Plugin) dropSidecars(s *snapshot) {
 	for _, ctr := range s.containers {
 		listed[ctr.GetId()] = true
 	}
-	p.sidecars.drop(func(id string, one sidecar) bool { return one.generation < s.generation && !listed[id] })
+	p.sidecars.drop(func(id string, one sidecar) bool {
+		return one.generation < s.generation && !listed[id]
+	})
 }

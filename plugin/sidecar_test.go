@@ -23,7 +23,8 @@ func TestSidecar(t *testing.T) {
 	pod := withSidecar("u1")
 	a, err := n.create(pod, newContainer(pod, "shim"))
 	must(t, err)
-	if len(a.GetRlimits()) != 0 || a.GetLinux() != nil || len(a.GetMounts()) != 3 || a.GetMounts()[0].GetDestination() != plugin.MountPoint {
+	if len(a.GetRlimits()) != 0 || a.GetLinux() != nil || len(a.GetMounts()) != 3 ||
+		a.GetMounts()[0].GetDestination() != plugin.MountPoint {
 		t.Errorf("adjustment %v", a)
 	}
 	if !slices.Equal(n.dirs.made, []string{"u1"}) {
@@ -84,7 +85,8 @@ func TestSidecarWithoutDirectory(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	n.dirs.fail = errors.New("no space left")
 	pod := withSidecar("u1")
-	if _, err := n.create(pod, newContainer(pod, "shim")); err == nil || !strings.Contains(err.Error(), `container "shim"`) {
+	if _, err := n.create(pod, newContainer(pod, "shim")); err == nil ||
+		!strings.Contains(err.Error(), `container "shim"`) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -35,9 +35,11 @@ func (g gate) Stopping() { close(g.stopping) }
 func TestStopAnswersRequestsInFlight(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	r := startRuntime(t, socket)
-	g := gate{newNode(t, policy.Enforce), make(chan struct{}), make(chan struct{}), make(chan struct{})}
+	g := gate{newNode(t, policy.Enforce), make(chan struct{}), make(chan struct{}),
+		make(chan struct{})}
 	c, err := plugin.NewConnection(plugin.ConnectionConfig{
-		Socket: socket, Name: "mooring", Index: "90", Handlers: g, Logger: slog.New(slog.DiscardHandler), Observer: g.observer,
+		Socket: socket, Name: "mooring", Index: "90", Handlers: g,
+		Logger: slog.New(slog.DiscardHandler), Observer: g.observer,
 	})
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -60,14 +62,16 @@ func TestStopAnswersRequestsInFlight(t *testing.T) {
 	cancel()
 	<-g.stopping
 	close(g.open)
-	if adjust := <-answered; len(adjust.GetRlimits()) != 1 || adjust.GetRlimits()[0].GetHard() != 5*gi {
+	if adjust := <-answered; len(adjust.GetRlimits()) != 1 ||
+		adjust.GetRlimits()[0].GetHard() != 5*gi {
 		t.Errorf("adjustment = %v, want the memory lock", adjust)
 	}
 	<-ended
 }
 
 func TestStoppingRefusesLaunchersOnly(t *testing.T) {
-	for mode, want := range map[policy.Mode]string{policy.Enforce: "mooring-agent is stopping; kubelet tries again", policy.Observe: ""} {
+	for mode, want := range map[policy.Mode]string{policy.Enforce: "mooring-agent is stopping; " +
+		"kubelet tries again", policy.Observe: ""} {
 		n := newNode(t, mode)
 		n.Stopping()
 		pod := newPod("u1", map[string]string{api.RequiresLockKey: "true"})

@@ -80,7 +80,8 @@ func cgroupOf(cgroupsPath string) (string, error) {
 	}
 	prefix, name, ok := strings.Cut(scope, ":")
 	if !ok || !strings.HasSuffix(slice, ".slice") && slice != "" || name == "" {
-		return "", fmt.Errorf("cgroups path %q of the container: want a path, or SLICE:PREFIX:NAME", cgroupsPath)
+		return "", fmt.Errorf("cgroups path %q of the container: want a path, or SLICE:PREFIX:NAME",
+			cgroupsPath)
 	}
 	unit := name
 	if !strings.HasSuffix(name, ".slice") {

@@ -9,7 +9,8 @@ func TestCgroupOf(t *testing.T) {
 	for _, tt := range []struct{ path, want string }{
 		{"/kubepods/burstable/pod1/c1", "/kubepods/burstable/pod1/c1"},
 		{"kubepods/pod1/c1", "/kubepods/pod1/c1"},
-		{"kubepods-burstable-pod1_2.slice:cri-containerd:c1", "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-c1.scope"},
+		{"kubepods-burstable-pod1_2.slice:cri-containerd:c1",
+			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-c1.scope"},
 		{"kubepods.slice:crio:c1", "/kubepods.slice/crio-c1.scope"},
 		{"system.slice::c1", "/system.slice/c1.scope"},
 		{":runc:c1", "/runc-c1.scope"},
@@ -21,7 +22,8 @@ func TestCgroupOf(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "a:b", "nothing:runc:c1", "a.slice:runc:"} {
-		if got, err := cgroupOf(bad); err == nil || bad != "" && !strings.Contains(err.Error(), bad) {
+		if got, err := cgroupOf(bad); err == nil || bad != "" &&
+			!strings.Contains(err.Error(), bad) {
 			t.Errorf("cgroupOf(%q) = %q, %v, want an error that names it", bad, got, err)
 		}
 	}

@@ -36,7 +36,9 @@ func Accounts(s Snapshot, o Options) ([]Account, []Fault) {
 	return newPods(s).accounts(s, o.WithDefaults(), s.Reservations)
 }
 
-func (p pods) accounts(s Snapshot, o Options, ledger []*v1alpha1.MigrationReservation) ([]Account, []Fault) {
+func (p pods) accounts(
+	s Snapshot, o Options, ledger []*v1alpha1.MigrationReservation,
+) ([]Account, []Fault) {
 	var faults []Fault
 	maintenance, err := MaintenanceOf(s.Namespace, o)
 	if err != nil {
@@ -62,7 +64,10 @@ func (p pods) accounts(s Snapshot, o Options, ledger []*v1alpha1.MigrationReserv
 	return all, faults
 }
 
-func (p pods) account(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options, ledger []*v1alpha1.MigrationReservation) (Account, error) {
+func (p pods) account(
+	q *corev1.ResourceQuota, ns *corev1.Namespace, o Options,
+	ledger []*v1alpha1.MigrationReservation,
+) (Account, error) {
 	base, err := Base(q, ns, o)
 	if err != nil {
 		return Account{}, err
@@ -103,7 +108,9 @@ func (a *Account) addReservation(r *v1alpha1.MigrationReservation, target family
 }
 
 // IsActive reports whether a reservation counts. An expired one does not.
-func IsActive(r *v1alpha1.MigrationReservation) bool { return r.Status.Phase != v1alpha1.PhaseExpired }
+func IsActive(r *v1alpha1.MigrationReservation) bool {
+	return r.Status.Phase != v1alpha1.PhaseExpired
+}
 
 // optedOut reports whether an annotation excludes the quota.
 func optedOut(q *corev1.ResourceQuota, o Options) bool {
@@ -111,7 +118,8 @@ func optedOut(q *corev1.ResourceQuota, o Options) bool {
 }
 
 func sortedQuotas(quotas []*corev1.ResourceQuota) []*corev1.ResourceQuota {
-	return slices.SortedFunc(slices.Values(quotas), func(a, b *corev1.ResourceQuota) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(slices.Values(quotas),
+		func(a, b *corev1.ResourceQuota) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // restrictTo returns the entries of list with names in another list.
@@ -152,7 +160,8 @@ func compareGrantOrder(a, b *v1alpha1.MigrationReservation) int {
 		}
 		return r.CreationTimestamp.Unix()
 	}
-	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(created(a), created(b)), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(created(a), created(b)),
+		cmp.Compare(a.Name, b.Name))
 }
 
 // hardCovers reports whether status.hard is at least this amount.
@@ -179,12 +188,14 @@ func (a Account) chargeOf(r *v1alpha1.MigrationReservation) corev1.ResourceList 
 // quotaWrite returns the write that changes the quota to the desired amounts, and whether the write
 // changes anything.
 func (a Account) quotaWrite(o Options) (WriteQuota, bool) {
-	w := WriteQuota{Name: a.Quota.Name, UID: a.Quota.UID, ResourceVersion: a.Quota.ResourceVersion, Hard: a.Desired}
+	w := WriteQuota{Name: a.Quota.Name, UID: a.Quota.UID, ResourceVersion: a.Quota.ResourceVersion,
+		Hard: a.Desired}
 	migrating := o.Prefix + MigratingName
 	switch {
 	case len(a.Reservations) > 0:
 		w.Annotations = Annotations{
-			BaseAnnotation: formatList(a.Base), AppliedAnnotation: formatList(a.Desired), migrating: a.migratingVMs(),
+			BaseAnnotation: formatList(a.Base), AppliedAnnotation: formatList(a.Desired),
+			migrating: a.migratingVMs(),
 		}
 	case raised(a.Quota):
 		w.Annotations = Annotations{BaseAnnotation: "", AppliedAnnotation: "", migrating: ""}

@@ -37,5 +37,6 @@ func inMebibytes(name corev1.ResourceName, q resource.Quantity, roundUp int64) s
 // countsBytes reports whether a resource of a quota is an amount of bytes.
 func countsBytes(name corev1.ResourceName) bool {
 	base := strings.TrimPrefix(strings.TrimPrefix(string(name), "requests."), "limits.")
-	return base == "memory" || base == "storage" || base == "ephemeral-storage" || strings.HasPrefix(base, "hugepages-")
+	return base == "memory" || base == "storage" || base == "ephemeral-storage" ||
+		strings.HasPrefix(base, "hugepages-")
 }

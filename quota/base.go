@@ -80,14 +80,16 @@ func parseList(key string, annotations map[string]string) (corev1.ResourceList, 
 	var raw map[corev1.ResourceName]string
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {
 		return nil, &api.InvalidError{
-			Key: key, Value: text, Allowed: `want a JSON object of quantities, such as {"limits.cpu":"4"}`,
+			Key: key, Value: text,
+			Allowed: `want a JSON object of quantities, such as {"limits.cpu":"4"}`,
 		}
 	}
 	list := corev1.ResourceList{}
 	for name, value := range raw {
 		q, err := parseQuantity(value)
 		if err != nil {
-			return nil, &api.InvalidError{Key: key, Value: text, Allowed: fmt.Sprintf("%.80s: %v", name, err)}
+			return nil, &api.InvalidError{Key: key, Value: text,
+				Allowed: fmt.Sprintf("%.80s: %v", name, err)}
 		}
 		list[name] = q
 	}

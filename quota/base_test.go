@@ -31,9 +31,11 @@ func space(annotations ...string) *corev1.Namespace {
 }
 
 func TestBase(t *testing.T) {
-	rancher := space(quota.DefaultManagerAnnotation, `{"limit":{"limitsCpu":"4000m","pods":"","rockets":7}}`)
+	rancher := space(quota.DefaultManagerAnnotation,
+		`{"limit":{"limitsCpu":"4000m","pods":"","rockets":7}}`)
 	raised := func(limits ...string) *corev1.ResourceQuota {
-		return annotated(hard(list(limits...), nil), `{"limits.cpu":"4","pods":"10"}`, `{"limits.cpu":"6","pods":"11"}`)
+		return annotated(hard(list(limits...), nil), `{"limits.cpu":"4","pods":"10"}`,
+			`{"limits.cpu":"6","pods":"11"}`)
 	}
 	for name, tt := range map[string]struct {
 		quota *corev1.ResourceQuota
@@ -41,21 +43,38 @@ func TestBase(t *testing.T) {
 		o     quota.Options
 		want  corev1.ResourceList
 	}{
-		"not raised":                         {hard(list("limits.cpu", "4"), nil), space(), quota.Options{}, list("limits.cpu", "4")},
-		"raised":                             {raised("limits.cpu", "6", "pods", "11"), space(), quota.Options{}, list("limits.cpu", "4", "pods", "10")},
-		"the same amount otherwise written":  {raised("limits.cpu", "6000m", "pods", "11"), space(), quota.Options{}, list("limits.cpu", "4", "pods", "10")},
-		"#7178: reset to the base":           {raised("limits.cpu", "4", "pods", "10"), space(), quota.Options{}, list("limits.cpu", "4", "pods", "10")},
-		"an administrator's edit, up":        {raised("limits.cpu", "9", "pods", "11"), space(), quota.Options{}, list("limits.cpu", "9", "pods", "10")},
-		"#3974: an edit, down":               {raised("limits.cpu", "1", "pods", "11"), space(), quota.Options{}, list("limits.cpu", "1", "pods", "10")},
-		"a resource added":                   {raised("limits.cpu", "6", "pods", "11", "memory", "1Gi"), space(), quota.Options{}, list("limits.cpu", "4", "pods", "10", "memory", "1Gi")},
-		"a resource removed":                 {raised("limits.cpu", "6"), space(), quota.Options{}, list("limits.cpu", "4")},
-		"the manager's resources win":        {managed(raised("limits.cpu", "6", "pods", "11")), rancher, quota.Options{}, list("limits.cpu", "4", "pods", "10")},
-		"also over an edit":                  {managed(raised("limits.cpu", "9", "pods", "11")), rancher, quota.Options{}, list("limits.cpu", "4", "pods", "10")},
-		"the manager adds none":              {managed(raised("pods", "11")), rancher, quota.Options{}, list("pods", "10")},
-		"not the manager's quota":            {raised("limits.cpu", "9"), rancher, quota.Options{}, list("limits.cpu", "9")},
-		"no manager wanted":                  {managed(raised("limits.cpu", "9")), rancher, quota.Options{ManagerAnnotation: quota.NoManager}, list("limits.cpu", "9")},
-		"defect 4: zero is an amount":        {hard(list("limits.cpu", "0"), nil), space(), quota.Options{}, list("limits.cpu", "0")},
-		"another manager, by its annotation": {managed(hard(list("pods", "9"), nil)), space("example.org/quota", `{"limit":{"pods":"3"}}`), quota.Options{ManagerAnnotation: "example.org/quota"}, list("pods", "3")},
+		"not raised": {hard(list("limits.cpu", "4"), nil), space(),
+			quota.Options{}, list("limits.cpu", "4")},
+		"raised": {raised("limits.cpu", "6", "pods", "11"), space(),
+			quota.Options{}, list("limits.cpu", "4", "pods", "10")},
+		"the same amount otherwise written": {raised("limits.cpu", "6000m", "pods", "11"), space(),
+			quota.Options{}, list("limits.cpu", "4", "pods", "10")},
+		"#7178: reset to the base": {raised("limits.cpu", "4", "pods", "10"), space(),
+			quota.Options{}, list("limits.cpu", "4", "pods", "10")},
+		"an administrator's edit, up": {raised("limits.cpu", "9", "pods", "11"), space(),
+			quota.Options{}, list("limits.cpu", "9", "pods", "10")},
+		"#3974: an edit, down": {raised("limits.cpu", "1", "pods", "11"), space(),
+			quota.Options{}, list("limits.cpu", "1", "pods", "10")},
+		"a resource added": {raised("limits.cpu", "6", "pods", "11", "memory",
+			"1Gi"), space(), quota.Options{},
+			list("limits.cpu", "4", "pods", "10", "memory", "1Gi")},
+		"a resource removed": {raised("limits.cpu", "6"), space(), quota.Options{},
+			list("limits.cpu", "4")},
+		"the manager's resources win": {managed(raised("limits.cpu", "6", "pods", "11")),
+			rancher, quota.Options{}, list("limits.cpu", "4", "pods", "10")},
+		"also over an edit": {managed(raised("limits.cpu", "9", "pods", "11")),
+			rancher, quota.Options{}, list("limits.cpu", "4", "pods", "10")},
+		"the manager adds none": {managed(raised("pods", "11")), rancher,
+			quota.Options{}, list("pods", "10")},
+		"not the manager's quota": {raised("limits.cpu", "9"), rancher, quota.Options{},
+			list("limits.cpu", "9")},
+		"no manager wanted": {managed(raised("limits.cpu", "9")), rancher,
+			quota.Options{ManagerAnnotation: quota.NoManager}, list("limits.cpu", "9")},
+		"defect 4: zero is an amount": {hard(list("limits.cpu", "0"), nil), space(),
+			quota.Options{}, list("limits.cpu", "0")},
+		"another manager, by its annotation": {managed(hard(list("pods", "9"), nil)),
+			space("example.org/quota", `{"limit":{"pods":"3"}}`),
+			quota.Options{ManagerAnnotation: "example.org/quota"}, list("pods", "3")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := quota.Base(tt.quota, tt.ns, tt.o)
@@ -73,13 +92,18 @@ func TestBaseRefuses(t *testing.T) {
 		want  string
 	}{
 		"no JSON": {annotated(hard(list("pods", "1"), nil), "4", ""), space(),
-			`ResourceQuota quota: annotation base.quota.mooring.dev: "4": want a JSON object of quantities, such as {"limits.cpu":"4"}`},
+			`ResourceQuota quota: annotation base.quota.mooring.dev: "4": want a JSON object of ` +
+				`quantities, such as {"limits.cpu":"4"}`},
 		"no quantity": {annotated(hard(list("pods", "1"), nil), "{}", `{"pods":"many"}`), space(),
-			`ResourceQuota quota: annotation applied.quota.mooring.dev: "{\"pods\":\"many\"}": pods: "many" is no quantity: want one such as 4, 500m or 8Gi`},
+			`ResourceQuota quota: annotation applied.quota.mooring.dev: "{\"pods\":\"many\"}": ` +
+				`pods: "many" is no quantity: want one such as 4, 500m or 8Gi`},
 		"negative": {annotated(hard(list("pods", "1"), nil), `{"pods":"-1"}`, ""), space(),
-			`ResourceQuota quota: annotation base.quota.mooring.dev: "{\"pods\":\"-1\"}": pods: "-1" is negative: want 0 or more`},
-		"the manager's": {managed(hard(list("pods", "1"), nil)), space(quota.DefaultManagerAnnotation, `{"limit":{"pods":3}}`),
-			`namespace vms: annotation field.cattle.io/resourceQuota: "{\"limit\":{\"pods\":3}}": limit.pods: want a quantity in quotes`},
+			`ResourceQuota quota: annotation base.quota.mooring.dev: "{\"pods\":\"-1\"}": pods: ` +
+				`"-1" is negative: want 0 or more`},
+		"the manager's": {managed(hard(list("pods", "1"), nil)),
+			space(quota.DefaultManagerAnnotation, `{"limit":{"pods":3}}`),
+			`namespace vms: annotation field.cattle.io/resourceQuota: ` +
+				`"{\"limit\":{\"pods\":3}}": limit.pods: want a quantity in quotes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := quota.Base(tt.quota, tt.ns, quota.Options{})
@@ -92,7 +116,9 @@ func TestBaseRefuses(t *testing.T) {
 }
 
 func FuzzBaseAnnotation(f *testing.F) {
-	for _, seed := range []string{"", "{}", "null", `{"pods":"4"}`, `{"limits.cpu":"500m","memory":"1e3"}`, `{"pods":"-1"}`, `{"pods":4}`, `{"":"1Ei"}`, "[", `{"a":"1"}{}`} {
+	for _, seed := range []string{"", "{}", "null", `{"pods":"4"}`,
+		`{"limits.cpu":"500m","memory":"1e3"}`, `{"pods":"-1"}`, `{"pods":4}`, `{"":"1Ei"}`, "[",
+		`{"a":"1"}{}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -103,12 +129,15 @@ func FuzzBaseAnnotation(f *testing.F) {
 }
 
 func FuzzManagerAnnotation(f *testing.F) {
-	for _, seed := range []string{"", "{}", `{"limit":{}}`, `{"limit":{"pods":"4"}}`, `{"limit":{"limitsCpu":"1000m","limitsMemory":"5120Mi"}}`,
-		`{"limit":{"pods":""}}`, `{"limit":{"pods":4}}`, `{"limit":{"extended":{"a":"1"}}}`, `{"limit":"4"}`, `{"LIMIT":{"pods":"-4"}}`} {
+	for _, seed := range []string{"", "{}", `{"limit":{}}`, `{"limit":{"pods":"4"}}`,
+		`{"limit":{"limitsCpu":"1000m","limitsMemory":"5120Mi"}}`,
+		`{"limit":{"pods":""}}`, `{"limit":{"pods":4}}`, `{"limit":{"extended":{"a":"1"}}}`,
+		`{"limit":"4"}`, `{"LIMIT":{"pods":"-4"}}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		base, err := quota.Base(managed(hard(list("pods", "6", "limits.cpu", "3"), nil)), space(quota.DefaultManagerAnnotation, text), quota.Options{})
+		base, err := quota.Base(managed(hard(list("pods", "6", "limits.cpu", "3"), nil)),
+			space(quota.DefaultManagerAnnotation, text), quota.Options{})
 		checkParsed(t, base, err, quota.DefaultManagerAnnotation)
 	})
 }

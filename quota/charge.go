@@ -54,7 +54,8 @@ func requestNames(name corev1.ResourceName) []corev1.ResourceName {
 }
 
 func basic(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory ||
+		name == corev1.ResourceEphemeralStorage
 }
 
 // extended reports whether a name is an extended resource, or a device class in that form.
@@ -68,7 +69,8 @@ func extended(name corev1.ResourceName) bool {
 
 // native reports whether a resource name belongs to Kubernetes itself.
 func native(name corev1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+	return !strings.Contains(string(name), "/") ||
+		strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
 // Charged reports whether quotas charge the pod at this time. Only count/pods is charged for every
@@ -87,7 +89,8 @@ func chargedUntil(pod *corev1.Pod) (time.Time, bool) {
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return time.Time{}, false
 	}
-	return pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second), true
+	return pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second),
+		true
 }
 
 // ChargedForPods reports whether ResourceQuotas charge this resource for pods.
@@ -96,7 +99,8 @@ func ChargedForPods(name corev1.ResourceName) bool {
 	case corev1.ResourcePods, countPods,
 		corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
 		corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
-		corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage:
+		corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage,
+		corev1.ResourceLimitsEphemeralStorage:
 		return true
 	}
 	bare, request := strings.CutPrefix(string(name), requestsPrefix)

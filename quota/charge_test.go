@@ -16,7 +16,8 @@ func of(containers ...corev1.Container) *corev1.Pod {
 }
 
 func wants(requests, limits corev1.ResourceList) corev1.Container {
-	return corev1.Container{Name: "compute", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
+	return corev1.Container{Name: "compute",
+		Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
 }
 
 // console is KubeVirt's container for the guest console.
@@ -38,23 +39,29 @@ func initially(pod *corev1.Pod, containers ...corev1.Container) *corev1.Pod {
 
 func both(cpu, memory string) corev1.ResourceList {
 	return list("cpu", cpu, "requests.cpu", cpu, "limits.cpu", cpu,
-		"memory", memory, "requests.memory", memory, "limits.memory", memory, "pods", "1", "count/pods", "1")
+		"memory", memory, "requests.memory", memory, "limits.memory", memory, "pods", "1",
+		"count/pods", "1")
 }
 
 func TestCharge(t *testing.T) {
-	compute := wants(list("cpu", "100m", "memory", "682Mi"), list("cpu", "1", "memory", "1456469952"))
+	compute := wants(list("cpu", "100m", "memory", "682Mi"),
+		list("cpu", "1", "memory", "1456469952"))
 	resized := of(container("1", "1Gi"))
-	resized.Status.ContainerStatuses = []corev1.ContainerStatus{{AllocatedResources: list("cpu", "2", "memory", "1Gi")}}
+	resized.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{AllocatedResources: list("cpu", "2", "memory", "1Gi")}}
 	infeasible := of(container("8", "1Gi"))
 	infeasible.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		AllocatedResources: list("cpu", "2", "memory", "1Gi"),
-		Resources:          &corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "1Gi"), Limits: list("cpu", "2", "memory", "1Gi")},
+		Resources: &corev1.ResourceRequirements{Requests: list("cpu", "2", "memory",
+			"1Gi"), Limits: list("cpu", "2", "memory", "1Gi")},
 	}}
-	infeasible.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
+	infeasible.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
 	withOverhead := of(container("1", "1Gi"))
 	withOverhead.Spec.Overhead = list("cpu", "250m", "memory", "100Mi")
 	whole := of(container("1", "1Gi"))
-	whole.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "3", "memory", "3Gi"), Limits: list("cpu", "3", "memory", "3Gi")}
+	whole.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "3", "memory", "3Gi"),
+		Limits: list("cpu", "3", "memory", "3Gi")}
 
 	for name, tt := range map[string]struct {
 		pod  *corev1.Pod
@@ -62,29 +69,40 @@ func TestCharge(t *testing.T) {
 	}{
 		"no resources": {of(corev1.Container{}), list("pods", "1", "count/pods", "1")},
 		"defect 5: launcher of 1Gi with its console container": {of(compute, console()), list(
-			"cpu", "105m", "requests.cpu", "105m", "limits.cpu", "1015m", "pods", "1", "count/pods", "1",
+			"cpu", "105m", "requests.cpu", "105m", "limits.cpu", "1015m", "pods", "1",
+			"count/pods", "1",
 			"memory", "750128832", "requests.memory", "750128832", "limits.memory", "1516469952")},
 		"the same as a sidecar": {initially(of(compute), sidecar(console())), list(
-			"cpu", "105m", "requests.cpu", "105m", "limits.cpu", "1015m", "pods", "1", "count/pods", "1",
+			"cpu", "105m", "requests.cpu", "105m", "limits.cpu", "1015m", "pods", "1",
+			"count/pods", "1",
 			"memory", "750128832", "requests.memory", "750128832", "limits.memory", "1516469952")},
-		"an init container is charged where it wants more": {initially(of(container("1", "2Gi")), container("3", "1Gi")), both("3", "2Gi")},
+		"an init container is charged where it wants more": {initially(of(container("1", "2Gi")),
+			container("3", "1Gi")), both("3", "2Gi")},
 		"an init container runs beside the sidecars before it": {
-			initially(of(container("1", "1Gi")), sidecar(container("1", "1Gi")), container("2", "1Gi")), both("3", "2Gi")},
+			initially(of(container("1", "1Gi")), sidecar(container("1", "1Gi")),
+				container("2", "1Gi")), both("3", "2Gi")},
 		"being resized: the larger of wanted and allocated": {resized, list(
-			"cpu", "2", "requests.cpu", "2", "limits.cpu", "1", "memory", "1Gi", "requests.memory", "1Gi", "limits.memory", "1Gi",
+			"cpu", "2", "requests.cpu", "2", "limits.cpu", "1", "memory", "1Gi", "requests.memory",
+			"1Gi", "limits.memory", "1Gi",
 			"pods", "1", "count/pods", "1")},
 		"a resize that cannot be done": {infeasible, both("2", "1Gi")},
 		"overhead":                     {withOverhead, both("1250m", "1124Mi")},
 		"resources of the whole pod":   {whole, both("3", "3Gi")},
 		"other charged resources": {
-			of(wants(list("hugepages-2Mi", "4Mi", "ephemeral-storage", "1Gi", "nvidia.com/gpu", "2", "devices.kubevirt.io/kvm", "1"),
-				list("hugepages-2Mi", "4Mi", "ephemeral-storage", "2Gi", "nvidia.com/gpu", "2", "devices.kubevirt.io/kvm", "1"))),
-			list("hugepages-2Mi", "4Mi", "requests.hugepages-2Mi", "4Mi", "ephemeral-storage", "1Gi", "requests.ephemeral-storage", "1Gi",
-				"limits.ephemeral-storage", "2Gi", "requests.nvidia.com/gpu", "2", "requests.devices.kubevirt.io/kvm", "1",
+			of(wants(list("hugepages-2Mi", "4Mi", "ephemeral-storage", "1Gi", "nvidia.com/gpu", "2",
+				"devices.kubevirt.io/kvm", "1"),
+				list("hugepages-2Mi", "4Mi", "ephemeral-storage", "2Gi", "nvidia.com/gpu", "2",
+					"devices.kubevirt.io/kvm", "1"))),
+			list("hugepages-2Mi", "4Mi", "requests.hugepages-2Mi", "4Mi", "ephemeral-storage",
+				"1Gi", "requests.ephemeral-storage", "1Gi",
+				"limits.ephemeral-storage", "2Gi", "requests.nvidia.com/gpu", "2",
+				"requests.devices.kubevirt.io/kvm", "1",
 				"pods", "1", "count/pods", "1")},
 		"device classes and Kubernetes' own resources": {
-			of(wants(list("deviceclass.resource.kubernetes.io/gpu", "1", "attachable.kubernetes.io/x", "1"), nil)),
-			list("requests.deviceclass.resource.kubernetes.io/gpu", "1", "pods", "1", "count/pods", "1")},
+			of(wants(list("deviceclass.resource.kubernetes.io/gpu", "1",
+				"attachable.kubernetes.io/x", "1"), nil)),
+			list("requests.deviceclass.resource.kubernetes.io/gpu", "1", "pods", "1",
+				"count/pods", "1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := diff(tt.want, quota.Charge(tt.pod)); d != "" {

@@ -19,7 +19,8 @@ import (
 func reserved(t *testing.T, limits corev1.ResourceList, more ...*corev1.Pod) quota.Snapshot {
 	t.Helper()
 	s := snapshot(hard(limits, nil))
-	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
+	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{
+		migration("m", "vm", kubevirtv1.MigrationPending)}
 	s.Pods = append([]*corev1.Pod{launcher("source", "vm", "2", "4Gi")}, more...)
 	return settled(t, s)
 }
@@ -40,9 +41,14 @@ func moving(t *testing.T, limits corev1.ResourceList) quota.Snapshot {
 func TestDefect1TheVMIIsGoneAtTheEnd(t *testing.T) {
 	base := list("limits.cpu", "2", "limits.memory", "4Gi")
 	for name, lose := range map[string]func(s *quota.Snapshot){
-		"VMI":                           func(s *quota.Snapshot) { s.VMIs = nil },
-		"VMI and migration":             func(s *quota.Snapshot) { s.VMIs, s.Migrations = nil, nil },
-		"VMI, and the migration failed": func(s *quota.Snapshot) { s.VMIs = nil; s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed },
+		"VMI": func(s *quota.Snapshot) { s.VMIs = nil },
+		"VMI and migration": func(s *quota.Snapshot) {
+			s.VMIs, s.Migrations = nil, nil
+		},
+		"VMI, and the migration failed": func(s *quota.Snapshot) {
+			s.VMIs = nil
+			s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed
+		},
 		"VMI, and the migration succeeded": func(s *quota.Snapshot) {
 			s.VMIs = nil
 			s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded
@@ -106,7 +112,8 @@ func TestDefect3TwoMigrationsOfOneVM(t *testing.T) {
 
 func TestDefect4OnlyResourcesOfTheQuota(t *testing.T) { // and the review of PR 3829
 	for _, base := range []corev1.ResourceList{
-		list("limits.memory", "4Gi"), list("requests.cpu", "2"), list("pods", "1"), list("limits.cpu", "0"), list("services", "1", "memory", "1"),
+		list("limits.memory", "4Gi"), list("requests.cpu", "2"), list("pods", "1"),
+		list("limits.cpu", "0"), list("services", "1", "memory", "1"),
 	} {
 		s := reserved(t, base)
 		want := base.DeepCopy()
@@ -139,18 +146,21 @@ func TestDefect6HotplugAttachmentPods(t *testing.T) {
 func TestDefects7And8ChargeOfTheTargetPod(t *testing.T) { // #9753: overhead ratio 1.5 to 4.5
 	base := list("limits.cpu", "2", "limits.memory", "4797464313")
 	s := snapshot(hard(base, nil))
-	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
+	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{
+		migration("m", "vm", kubevirtv1.MigrationPending)}
 	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4797464313")}
 	s = settled(t, s)
 	larger := target("target", "vm", "m", "3", "5682461313")
 	seen := quota.Reserve(v1alpha1.RoleLauncher, larger)
-	s.Reservations[0].Annotations = map[string]string{quota.TargetAnnotation: quota.FormatRendered(seen)}
+	s.Reservations[0].Annotations = map[string]string{
+		quota.TargetAnnotation: quota.FormatRendered(seen)}
 	if actions := quota.MakePlan(s, quota.Options{}).Actions; len(actions) > 0 {
 		t.Errorf("actions %+v for a pod that KubeVirt does not say to have been rejected", actions)
 	}
 	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 	p := quota.MakePlan(s, quota.Options{})
-	if len(p.Reports) == 0 || p.Reports[0].Reason != quota.ReasonGrown || !strings.Contains(p.Reports[0].Message, "limits.memory=844Mi") {
+	if len(p.Reports) == 0 || p.Reports[0].Reason != quota.ReasonGrown ||
+		!strings.Contains(p.Reports[0].Message, "limits.memory=844Mi") {
 		t.Errorf("reports %+v: want one of a larger target", p.Reports)
 	}
 	s = settled(t, s)
@@ -161,7 +171,8 @@ func TestDefects7And8ChargeOfTheTargetPod(t *testing.T) { // #9753: overhead rat
 	ended(s.Pods[0])
 	s = settled(t, s)
 	wantNothing(t, s, base)
-	want := []quota.Overrun{{Quota: "quota", Excess: list("limits.cpu", "1", "limits.memory", "884997000")}}
+	want := []quota.Overrun{
+		{Quota: "quota", Excess: list("limits.cpu", "1", "limits.memory", "884997000")}}
 	if d := diff(want, quota.MakePlan(s, quota.Options{}).Overruns); d != "" {
 		t.Errorf("overruns (-want +got):\n%s", d)
 	}
@@ -216,7 +227,8 @@ func TestDefect10DeathAfterEachWrite(t *testing.T) {
 func TestIssue3124ThreeLargeVMsInAFullQuota(t *testing.T) {
 	base := list("limits.memory", "64Gi")
 	s := snapshot(hard(base, nil))
-	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
+	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{
+		migration("m", "vm", kubevirtv1.MigrationPending)}
 	for _, vm := range []string{"vm", "b", "c"} {
 		s.Pods = append(s.Pods, launcher(vm, vm, "1", "17405661185"))
 	}
@@ -243,10 +255,12 @@ func TestIssue7464LongNames(t *testing.T) {
 	long := strings.Repeat("v", 253)
 	s := snapshot(hard(list("limits.cpu", "2"), nil))
 	s.VMIs[0].Name = long
-	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", long, kubevirtv1.MigrationPending)}
+	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{
+		migration("m", long, kubevirtv1.MigrationPending)}
 	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4Gi")}
 	s = settled(t, s)
-	if got, want := s.Quotas[0].Annotations["harvesterhci.io/migratingVMs"], `{"`+long+`":{"limits.cpu":"2"}}`; got != want {
+	if got, want := s.Quotas[0].Annotations["harvesterhci.io/migratingVMs"],
+		`{"`+long+`":{"limits.cpu":"2"}}`; got != want {
 		t.Errorf("annotation %s, want %s", got, want)
 	}
 }
@@ -271,7 +285,8 @@ func TestIssue7585CachesReleaseNothing(t *testing.T) {
 }
 
 func TestIssue3974OverrunIsReported(t *testing.T) {
-	s := snapshot(hard(list("limits.cpu", "1", "services", "1"), list("limits.cpu", "2", "services", "2")))
+	s := snapshot(hard(list("limits.cpu", "1", "services", "1"),
+		list("limits.cpu", "2", "services", "2")))
 	want := []quota.Overrun{{Quota: "quota", Excess: list("limits.cpu", "1")}}
 	if d := diff(want, quota.MakePlan(s, quota.Options{}).Overruns); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -48,23 +48,28 @@ func (e entry) outcome() outcome {
 // needsReservation reports whether a migration without a reservation needs one. An aborted, deleted
 // or outgoing cross-cluster migration does not.
 func (e entry) needsReservation() bool {
-	return e.outcome() == running && e.migration.DeletionTimestamp == nil && e.migration.Spec.SendTo == nil &&
+	return e.outcome() == running && e.migration.DeletionTimestamp == nil &&
+		e.migration.Spec.SendTo == nil &&
 		!e.hasCondition(kubevirtv1.VirtualMachineInstanceMigrationAbortRequested) &&
 		!e.target.charged(v1alpha1.RoleLauncher) && e.vmi != "" && !e.waiting
 }
 
-func (e entry) hasCondition(condition kubevirtv1.VirtualMachineInstanceMigrationConditionType) bool {
+func (e entry) hasCondition(
+	condition kubevirtv1.VirtualMachineInstanceMigrationConditionType,
+) bool {
 	if e.migration == nil {
 		return false
 	}
-	return slices.ContainsFunc(e.migration.Status.Conditions, func(c kubevirtv1.VirtualMachineInstanceMigrationCondition) bool {
-		return c.Type == condition && c.Status == corev1.ConditionTrue
-	})
+	return slices.ContainsFunc(e.migration.Status.Conditions,
+		func(c kubevirtv1.VirtualMachineInstanceMigrationCondition) bool {
+			return c.Type == condition && c.Status == corev1.ConditionTrue
+		})
 }
 
 // rejected reports whether a quota prevents the creation of the target pod.
 func (e entry) rejected() bool {
-	return e.target.launcher == nil && e.hasCondition(kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
+	return e.target.launcher == nil &&
+		e.hasCondition(kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 }
 
 // entries returns the migrations of a snapshot, and the reservations without a migration, in
@@ -76,7 +81,8 @@ func (p *planner) entries() []entry {
 		ledger[r.Name] = r
 	}
 	for _, m := range p.Migrations {
-		all = append(all, entry{name: string(m.UID), migration: m, reservation: ledger[string(m.UID)], vmi: p.vmis[m.Spec.VMIName]})
+		all = append(all, entry{name: string(m.UID), migration: m,
+			reservation: ledger[string(m.UID)], vmi: p.vmis[m.Spec.VMIName]})
 		delete(ledger, string(m.UID))
 	}
 	for name, r := range ledger {
@@ -125,10 +131,12 @@ func (p *planner) markWaiting(all []entry) {
 func (p *planner) source(e entry, all []entry) *corev1.Pod {
 	left := map[types.UID]bool{}
 	for _, other := range all {
-		if other.outcome() == succeeded && other.reservation != nil && other.reservation.Spec.Source != nil {
+		if other.outcome() == succeeded && other.reservation != nil &&
+			other.reservation.Spec.Source != nil {
 			left[other.reservation.Spec.Source.UID] = true
 		}
-		if launcher := other.target.launcher; launcher != nil && (other.outcome() == failed || other.name == e.name) {
+		if launcher := other.target.launcher; launcher != nil &&
+			(other.outcome() == failed || other.name == e.name) {
 			left[launcher.UID] = true
 		}
 	}

@@ -12,7 +12,9 @@ import (
 // target although it has room for a pod like the source, and no webhook recorded the target's
 // charge. It is pure, and cheap without rejections.
 func VMIsToEstimate(s Snapshot) []VMI {
-	rejected := func(m *kubevirtv1.VirtualMachineInstanceMigration) bool { return entry{migration: m}.rejected() }
+	rejected := func(m *kubevirtv1.VirtualMachineInstanceMigration) bool {
+		return entry{migration: m}.rejected()
+	}
 	if !slices.ContainsFunc(s.Migrations, rejected) {
 		return nil
 	}
@@ -27,7 +29,8 @@ func VMIsToEstimate(s Snapshot) []VMI {
 }
 
 func (p *planner) needsEstimate(e entry) bool {
-	if e.reservation == nil || e.reservation.Status.Phase != v1alpha1.PhaseGranted || e.outcome() != running || !e.rejected() || p.vmiGone(e) {
+	if e.reservation == nil || e.reservation.Status.Phase != v1alpha1.PhaseGranted ||
+		e.outcome() != running || !e.rejected() || p.vmiGone(e) {
 		return false
 	}
 	seen, _ := Rendered(e.reservation) // an unreadable annotation counts as missing
@@ -61,5 +64,7 @@ func raiseToEstimate(r *v1alpha1.MigrationReservation, estimate v1alpha1.Reserve
 }
 
 func launcherIn(pods []v1alpha1.ReservedPod) int {
-	return slices.IndexFunc(pods, func(p v1alpha1.ReservedPod) bool { return p.Role == v1alpha1.RoleLauncher })
+	return slices.IndexFunc(pods, func(p v1alpha1.ReservedPod) bool {
+		return p.Role == v1alpha1.RoleLauncher
+	})
 }

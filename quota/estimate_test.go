@@ -40,7 +40,8 @@ func wantOrigin(t *testing.T, s quota.Snapshot, want v1alpha1.ChargeOrigin) {
 func TestEstimateRaisesReservation(t *testing.T) {
 	s := estimated(rejected(t), "1", "6Gi")
 	reports := quota.MakePlan(s, quota.Options{}).Reports
-	if len(reports) != 1 || reports[0].Reason != quota.ReasonGrown || !strings.Contains(reports[0].Message, "probably needs limits.memory=2Gi more") {
+	if len(reports) != 1 || reports[0].Reason != quota.ReasonGrown ||
+		!strings.Contains(reports[0].Message, "probably needs limits.memory=2Gi more") {
 		t.Errorf("reports %+v: want one about 2Gi more", reports)
 	}
 	s = settled(t, s)
@@ -74,7 +75,8 @@ func TestSmallerEstimateIsIgnored(t *testing.T) {
 func TestWebhookRecordBeatsEstimate(t *testing.T) {
 	s := settled(t, estimated(rejected(t), "2", "6Gi"))
 	noted := quota.Reserve(v1alpha1.RoleLauncher, target("", "vm", "m", "3", "5Gi"))
-	s.Reservations[0].Annotations = map[string]string{quota.TargetAnnotation: quota.FormatRendered(noted)}
+	s.Reservations[0].Annotations = map[string]string{
+		quota.TargetAnnotation: quota.FormatRendered(noted)}
 	s = settled(t, s)
 	wantHard(t, s, list("limits.cpu", "5", "limits.memory", "9Gi"))
 	wantOrigin(t, s, v1alpha1.Rendered)
@@ -85,16 +87,28 @@ func TestVMIsToEstimate(t *testing.T) {
 		t.Fatalf("(-want +got):\n%s", d)
 	}
 	for name, change := range map[string]func(*quota.Snapshot){
-		"not rejected":          func(s *quota.Snapshot) { s.Migrations[0].Status.Conditions = nil },
-		"no reservations":       func(s *quota.Snapshot) { s.Reservations = nil },
-		"not granted yet":       func(s *quota.Snapshot) { s.Reservations[0].Status.Phase = v1alpha1.PhaseReserved },
-		"expired":               func(s *quota.Snapshot) { s.Now = s.Now.Add(time.Hour); *s = settled(t, *s) },
-		"it has a target":       func(s *quota.Snapshot) { s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi")) },
-		"the migration failed":  func(s *quota.Snapshot) { s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed },
+		"not rejected": func(s *quota.Snapshot) {
+			s.Migrations[0].Status.Conditions = nil
+		},
+		"no reservations": func(s *quota.Snapshot) { s.Reservations = nil },
+		"not granted yet": func(s *quota.Snapshot) {
+			s.Reservations[0].Status.Phase = v1alpha1.PhaseReserved
+		},
+		"expired": func(s *quota.Snapshot) {
+			s.Now = s.Now.Add(time.Hour)
+			*s = settled(t, *s)
+		},
+		"it has a target": func(s *quota.Snapshot) {
+			s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))
+		},
+		"the migration failed": func(s *quota.Snapshot) {
+			s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed
+		},
 		"the migration is gone": func(s *quota.Snapshot) { s.Migrations = nil },
 		"the VM is gone":        func(s *quota.Snapshot) { s.VMIs = nil },
 		"it was seen": func(s *quota.Snapshot) {
-			pod := quota.FormatRendered(quota.Reserve(v1alpha1.RoleLauncher, target("", "vm", "m", "2", "4Gi")))
+			pod := quota.FormatRendered(quota.Reserve(v1alpha1.RoleLauncher,
+				target("", "vm", "m", "2", "4Gi")))
 			s.Reservations[0].Annotations = map[string]string{quota.TargetAnnotation: pod}
 		},
 	} {

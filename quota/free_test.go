@@ -37,7 +37,8 @@ func TestFree(t *testing.T) {
 	check("reserved", s, free)
 	lagging := copied(s)
 	lagging.Quotas[0].Status.Hard = base
-	check("reserved, and status.hard has not followed", lagging, list("limits.cpu", "1", "limits.memory", "0"))
+	check("reserved, and status.hard has not followed", lagging,
+		list("limits.cpu", "1", "limits.memory", "0"))
 	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))
 	w = worldOf(settled(t, s))
 	w.follow()
@@ -59,12 +60,14 @@ func TestCheckLeavesTheReservedShareAlone(t *testing.T) {
 		t.Errorf("3 CPUs are free: %v", err)
 	}
 	err := a.Check(quota.Reserve(v1alpha1.RoleLauncher, launcher("other", "other", "4", "1Gi")))
-	want := "ResourceQuota quota: limits.cpu: requested 4, free 3 (reserved for 1 migrations: limits.cpu=2)"
+	want := "ResourceQuota quota: limits.cpu: requested 4, free 3 (reserved for 1 migrations: " +
+		"limits.cpu=2)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	a.Quota.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}
-	if err := a.Check(quota.Reserve(v1alpha1.RoleLauncher, launcher("other", "other", "4", "1Gi"))); err != nil {
+	if err := a.Check(quota.Reserve(v1alpha1.RoleLauncher,
+		launcher("other", "other", "4", "1Gi"))); err != nil {
 		t.Errorf("out of scope: %v", err)
 	}
 }
@@ -85,10 +88,12 @@ func TestAnOptedOutQuotaHasNoShares(t *testing.T) {
 	if d := diff(list("limits.cpu", "1", "limits.memory", "3Gi"), a.Free()); d != "" {
 		t.Errorf("free (-want +got):\n%s", d)
 	}
-	if err := a.Check(quota.Reserve(v1alpha1.RoleLauncher, launcher("late", "late", "8", "1Gi"))); err != nil {
+	if err := a.Check(quota.Reserve(v1alpha1.RoleLauncher,
+		launcher("late", "late", "8", "1Gi"))); err != nil {
 		t.Errorf("refused: %v", err)
 	}
-	if d := diff(space(proposed, s.Namespace.Annotations[proposed]).Annotations, s.Namespace.Annotations); d != "" {
+	if d := diff(space(proposed, s.Namespace.Annotations[proposed]).Annotations,
+		s.Namespace.Annotations); d != "" {
 		t.Errorf("annotations of the namespace (-want +got):\n%s", d)
 	}
 	wantHard(t, s, base)

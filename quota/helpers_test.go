@@ -31,14 +31,17 @@ func list(pairs ...string) corev1.ResourceList {
 
 // diff compares quantities by their amount.
 func diff(want, got any) string {
-	return cmp.Diff(want, got, cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }))
+	return cmp.Diff(want, got, cmp.Comparer(func(a, b resource.Quantity) bool {
+		return a.Cmp(b) == 0
+	}))
 }
 
 // launcher returns the launcher pod of a VM with these limits and equal requests.
 func launcher(name, vmi string, cpu, memory string) *corev1.Pod {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container(cpu, memory)}}}
 	pod.Name, pod.Namespace, pod.UID = name, namespace, types.UID(name)
-	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher", kubevirtv1.CreatedByLabel: vmi}
+	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher",
+		kubevirtv1.CreatedByLabel: vmi}
 	pod.CreationTimestamp = metav1.Time{Time: start()}
 	pod.Status.Phase = corev1.PodRunning
 	return pod
@@ -46,7 +49,8 @@ func launcher(name, vmi string, cpu, memory string) *corev1.Pod {
 
 func container(cpu, memory string) corev1.Container {
 	amounts := list("cpu", cpu, "memory", memory)
-	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}
+	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: amounts,
+		Limits: amounts}}
 }
 
 // target returns the target pod of a migration.
@@ -64,15 +68,19 @@ func ended(pod *corev1.Pod) *corev1.Pod {
 
 // attachment returns the pod with hot-plugged disks of a launcher.
 func attachment(of *corev1.Pod) *corev1.Pod {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("100m", "80M")}}}
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{container("100m", "80M")}}}
 	pod.Name, pod.Namespace, pod.UID = "hp-"+of.Name, namespace, types.UID("hp-"+of.Name)
 	pod.Labels = map[string]string{kubevirtv1.AppLabel: "hotplug-disk"}
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(of, corev1.SchemeGroupVersion.WithKind("Pod"))}
+	pod.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(of, corev1.SchemeGroupVersion.WithKind("Pod"))}
 	pod.Status.Phase = corev1.PodRunning
 	return pod
 }
 
-func migration(uid, vmi string, phase kubevirtv1.VirtualMachineInstanceMigrationPhase) *kubevirtv1.VirtualMachineInstanceMigration {
+func migration(
+	uid, vmi string, phase kubevirtv1.VirtualMachineInstanceMigrationPhase,
+) *kubevirtv1.VirtualMachineInstanceMigration {
 	m := &kubevirtv1.VirtualMachineInstanceMigration{}
 	m.Name, m.Namespace, m.UID = uid, namespace, types.UID(uid)
 	m.CreationTimestamp = metav1.Time{Time: start()}
@@ -81,10 +89,14 @@ func migration(uid, vmi string, phase kubevirtv1.VirtualMachineInstanceMigration
 	return m
 }
 
-func with(m *kubevirtv1.VirtualMachineInstanceMigration, condition kubevirtv1.VirtualMachineInstanceMigrationConditionType) *kubevirtv1.VirtualMachineInstanceMigration {
-	m.Status.Conditions = append(m.Status.Conditions, kubevirtv1.VirtualMachineInstanceMigrationCondition{
-		Type: condition, Status: corev1.ConditionTrue,
-	})
+func with(
+	m *kubevirtv1.VirtualMachineInstanceMigration,
+	condition kubevirtv1.VirtualMachineInstanceMigrationConditionType,
+) *kubevirtv1.VirtualMachineInstanceMigration {
+	m.Status.Conditions = append(m.Status.Conditions,
+		kubevirtv1.VirtualMachineInstanceMigrationCondition{
+			Type: condition, Status: corev1.ConditionTrue,
+		})
 	return m
 }
 
@@ -100,7 +112,8 @@ func hard(limits, used corev1.ResourceList) *corev1.ResourceQuota {
 func snapshot(quotas ...*corev1.ResourceQuota) quota.Snapshot {
 	ns := &corev1.Namespace{}
 	ns.Name = namespace
-	return quota.Snapshot{Now: start(), Live: true, Namespace: ns, Quotas: quotas, VMIs: []quota.VMI{{Name: "vm", UID: "vm"}}}
+	return quota.Snapshot{Now: start(), Live: true, Namespace: ns, Quotas: quotas,
+		VMIs: []quota.VMI{{Name: "vm", UID: "vm"}}}
 }
 
 // carry applies a plan to a snapshot and copies spec.hard to status.hard.

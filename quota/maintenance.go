@@ -38,11 +38,13 @@ func MaintenanceOf(ns *corev1.Namespace, o Options) (Maintenance, error) {
 // names and accepts numbers as 50 and "50".
 func parseMaintenance(key, text string) (Maintenance, error) {
 	invalid := func(format string, args ...any) (Maintenance, error) {
-		return Maintenance{}, &api.InvalidError{Key: key, Value: text, Allowed: fmt.Sprintf(format, args...)}
+		return Maintenance{}, &api.InvalidError{Key: key, Value: text,
+			Allowed: fmt.Sprintf(format, args...)}
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &fields); err != nil {
-		return invalid(`want JSON such as {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":50}}`)
+		return invalid(
+			`want JSON such as {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":50}}`)
 	}
 	if inner, ok := fields["limit"]; ok && len(fields) == 1 {
 		fields = nil

@@ -26,11 +26,13 @@ func TestMaintenanceOf(t *testing.T) {
 		`{"limitsCpuPercent":1,"limitsMemoryPercent":2}`:                 {CPU: 1, Memory: 2},
 		`{"limit":{}}`: {}, `{}`: {},
 	} {
-		if got, err := quota.MaintenanceOf(space(proposed, text), quota.Options{}); err != nil || got != want {
+		if got, err := quota.MaintenanceOf(space(proposed, text), quota.Options{}); err != nil ||
+			got != want {
 			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
 		}
 	}
-	ours := space(proposed, `{"limitsCpuPercent":1}`, quota.MaintenanceAnnotation, `{"limitsCpuPercent":2}`)
+	ours := space(proposed, `{"limitsCpuPercent":1}`, quota.MaintenanceAnnotation,
+		`{"limitsCpuPercent":2}`)
 	if got, err := quota.MaintenanceOf(ours, quota.Options{}); err != nil || got.CPU != 2 {
 		t.Errorf("%+v, %v: want our annotation to win", got, err)
 	}
@@ -39,25 +41,30 @@ func TestMaintenanceOf(t *testing.T) {
 func TestMaintenanceRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		`50`: `want JSON such as`, `{"limit":50}`: "limit: want an object",
-		`{"limitsCpuPercent":101}`:                    "limitsCpuPercent: 101: want a whole number from 0 to 100",
-		`{"limitsCpuPercent":-1}`:                     "limitsCpuPercent: -1: want",
-		`{"limitsCpuPercent":"50%"}`:                  `limitsCpuPercent: "50%": want`,
-		`{"limitsCpuPercent":0.5}`:                    "limitsCpuPercent: 0.5: want",
-		`{"limitsCpuPercent":null}`:                   "limitsCpuPercent: null: want",
-		`{"cpu":50}`:                                  `"cpu": want limitsCpuPercent and limitsMemoryPercent`,
+		`{"limitsCpuPercent":101}`: "limitsCpuPercent: 101: want a whole " +
+			"number from 0 to 100",
+		`{"limitsCpuPercent":-1}`:    "limitsCpuPercent: -1: want",
+		`{"limitsCpuPercent":"50%"}`: `limitsCpuPercent: "50%": want`,
+		`{"limitsCpuPercent":0.5}`:   "limitsCpuPercent: 0.5: want",
+		`{"limitsCpuPercent":null}`:  "limitsCpuPercent: null: want",
+		`{"cpu":50}`: `"cpu": want limitsCpuPercent and ` +
+			`limitsMemoryPercent`,
 		`{"limitsCpuPercent":1,"LimitsCPUPercent":2}`: "each once",
 		`{"limit":{},"limitsCpuPercent":2}`:           `"limit": want`,
 	} {
 		_, err := quota.MaintenanceOf(space(proposed, text), quota.Options{})
 		var invalid *api.InvalidError
-		if !errors.As(err, &invalid) || invalid.Key != proposed || !strings.Contains(err.Error(), want) {
+		if !errors.As(err, &invalid) || invalid.Key != proposed ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %s", text, err, want)
 		}
 	}
 }
 
 func FuzzMaintenanceAnnotation(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"limit":{"limitsCpuPercent":"50"}}`, `{"LIMITSmemoryPERCENT":7}`, `{"limit":null}`, `{"limitsCpuPercent":"\u0031"}`, `{"limitsCpuPercent":"`} {
+	for _, seed := range []string{`{}`, `{"limit":{"limitsCpuPercent":"50"}}`,
+		`{"LIMITSmemoryPERCENT":7}`, `{"limit":null}`, `{"limitsCpuPercent":"\u0031"}`,
+		`{"limitsCpuPercent":"`} {
 		f.Add(seed)
 	}
 	base := list("limits.cpu", "7", "limits.memory", "9Ei")
@@ -87,10 +94,13 @@ func TestShares(t *testing.T) {
 		vm, maintenance corev1.ResourceList
 	}{
 		"cut at thousandths and bytes": {quota.Maintenance{CPU: 50, Memory: 50},
-			list("limits.cpu", "501m", "limits.memory", "501"), list("limits.cpu", "500m", "limits.memory", "500")},
-		"absent is not zero":     {quota.Maintenance{CPU: 10}, list("limits.cpu", "901m"), list("limits.cpu", "100m")},
-		"100 % is not unlimited": {quota.Maintenance{Memory: 100}, list("limits.memory", "0"), list("limits.memory", "1001")},
-		"0 % is no share":        {quota.Maintenance{}, list(), list()},
+			list("limits.cpu", "501m", "limits.memory", "501"),
+			list("limits.cpu", "500m", "limits.memory", "500")},
+		"absent is not zero": {quota.Maintenance{CPU: 10}, list("limits.cpu", "901m"),
+			list("limits.cpu", "100m")},
+		"100 % is not unlimited": {quota.Maintenance{Memory: 100}, list("limits.memory", "0"),
+			list("limits.memory", "1001")},
+		"0 % is no share": {quota.Maintenance{}, list(), list()},
 	} {
 		got := tt.m.Of(base)
 		if d := diff(quota.Shares{VM: tt.vm, Maintenance: tt.maintenance}, got); d != "" {
@@ -121,7 +131,8 @@ func TestScenario1And2OneMigration(t *testing.T) {
 	base := list("limits.cpu", "4", "limits.memory", "5Gi")
 	s := pending(hard(base, nil))
 	s.Namespace = space(proposed, `{"limit":{"limitsCpuPercent":"50","LimitsMemoryPercent":50}}`)
-	s.Pods = []*corev1.Pod{launcher("source", "vm", "1", "1Gi"), launcher("other", "other", "1", "1Gi")}
+	s.Pods = []*corev1.Pod{launcher("source", "vm", "1", "1Gi"),
+		launcher("other", "other", "1", "1Gi")}
 	s = settled(t, s)
 	wantHard(t, s, base) // the share has room
 	if w := worldOf(s); !w.admits(target("target", "vm", "m", "1", "1Gi")) {
@@ -146,10 +157,12 @@ func TestScenario3AThirdVM(t *testing.T) {
 	for _, vm := range []string{"VM1", "VM2", "VM3"} {
 		w.follow()
 		pod := launcher(vm, vm, "1", "1Gi")
-		said = append(said, quota.Lacking([]quota.Account{account(t, w.snapshot())}, quota.Reserve("", pod)))
+		said = append(said, quota.Lacking([]quota.Account{account(t, w.snapshot())},
+			quota.Reserve("", pod)))
 		w.s.Pods = append(w.s.Pods, pod)
 	}
-	want := []string{"", "", "ResourceQuota quota: limits.cpu: requested 1, free 0; limits.memory: requested 1Gi, free 512Mi"}
+	want := []string{"", "", "ResourceQuota quota: limits.cpu: requested 1, free 0; " +
+		"limits.memory: requested 1Gi, free 512Mi"}
 	if d := diff(want, said); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -167,7 +180,9 @@ func TestScenario4TheMaintenanceShareIsFull(t *testing.T) {
 	wantHard(t, s, list("limits.cpu", "5", "limits.memory", "5888Mi")) // only the shortage is added
 	w := worldOf(s)
 	w.follow()
-	if d := diff(list("limits.cpu", "1", "limits.memory", "1792Mi"), account(t, w.snapshot()).Free()); d != "" { // of 3 and 3840Mi
+	// of 3 and 3840Mi
+	if d := diff(list("limits.cpu", "1", "limits.memory", "1792Mi"),
+		account(t, w.snapshot()).Free()); d != "" {
 		t.Errorf("free for VMs (-want +got):\n%s", d)
 	}
 }
@@ -190,7 +205,8 @@ func TestVMsBeyondTheirShare(t *testing.T) {
 			wantHard(t, s, list("limits.cpu", c.want))
 			w := worldOf(s)
 			w.follow()
-			if admits := w.admits(target("target", "vm", "m", c.cpu, "1Gi")); admits != (c.cpu != "5") {
+			if admits := w.admits(target("target", "vm", "m", c.cpu, "1Gi")); admits !=
+				(c.cpu != "5") {
 				t.Errorf("the target is admitted: %v", admits)
 			}
 		})
@@ -220,7 +236,8 @@ func TestScenario6AnUpgrade(t *testing.T) {
 	s := snapshot(hard(base, nil))
 	s.Namespace = space(proposed, `{"limit":{"limitsCpuPercent":"50","limitsMemoryPercent":"50"}}`)
 	s.VMIs = []quota.VMI{{Name: "VM1", UID: "VM1"}, {Name: "VM2", UID: "VM2"}}
-	s.Pods = []*corev1.Pod{launcher("VM1-0", "VM1", "1", "1Gi"), launcher("VM2-0", "VM2", "1", "1Gi")}
+	s.Pods = []*corev1.Pod{launcher("VM1-0", "VM1", "1", "1Gi"),
+		launcher("VM2-0", "VM2", "1", "1Gi")}
 	s = settled(t, s)
 	configured := s.Namespace.DeepCopy().Annotations
 	for node, memory := range []string{"1Gi", "1200Mi", "1200Mi"} {
@@ -238,7 +255,8 @@ func drained(t *testing.T, s quota.Snapshot, node int, memory string) quota.Snap
 	base, sources := s.Quotas[0].Spec.Hard, s.Pods
 	s.Migrations, s.Pods = nil, slices.Clone(sources)
 	for _, vm := range s.VMIs {
-		s.Migrations = append(s.Migrations, migration(fmt.Sprintf("%s-to-%d", vm.Name, node), vm.Name, kubevirtv1.MigrationPending))
+		s.Migrations = append(s.Migrations, migration(fmt.Sprintf("%s-to-%d", vm.Name, node),
+			vm.Name, kubevirtv1.MigrationPending))
 	}
 	w := worldOf(settled(t, s))
 	for _, m := range w.s.Migrations {
@@ -261,7 +279,8 @@ func drained(t *testing.T, s quota.Snapshot, node int, memory string) quota.Snap
 	s = settled(t, s)
 	s.Pods = s.Pods[len(sources):]
 	for _, vm := range s.VMIs {
-		if running := worldOf(s).running(vm.Name); len(running) != 1 || running[0].Name != fmt.Sprintf("%s-to-%d", vm.Name, node) {
+		if running := worldOf(s).running(vm.Name); len(running) != 1 ||
+			running[0].Name != fmt.Sprintf("%s-to-%d", vm.Name, node) {
 			t.Errorf("node %d: %s is in %d launchers", node, vm.Name, len(running))
 		}
 	}

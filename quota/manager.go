@@ -12,7 +12,9 @@ import (
 // managedBase returns the limits that a quota manager such as Rancher keeps for a quota, in an
 // annotation of the namespace. They replace spec.hard as the base of the quota. It returns nil if
 // the options name no manager, or if the quota lacks the manager's label.
-func managedBase(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (corev1.ResourceList, error) {
+func managedBase(
+	q *corev1.ResourceQuota, ns *corev1.Namespace, o Options,
+) (corev1.ResourceList, error) {
 	if ns == nil || o.ManagerAnnotation == NoManager || q.Labels[o.ManagerLabel] != "true" {
 		return nil, nil
 	}

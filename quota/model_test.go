@@ -34,9 +34,11 @@ type model struct {
 
 func newModel(t *rapid.T) *model {
 	limits := corev1.ResourceList{}
-	for _, name := range []corev1.ResourceName{"limits.cpu", "requests.cpu", "limits.memory", "memory", "pods", "count/pods"} {
+	for _, name := range []corev1.ResourceName{"limits.cpu", "requests.cpu", "limits.memory",
+		"memory", "pods", "count/pods"} {
 		if rapid.Bool().Draw(t, string(name)) {
-			limits[name] = *resource.NewQuantity(int64(rapid.IntRange(1, 6).Draw(t, "hard")), resource.DecimalSI)
+			limits[name] = *resource.NewQuantity(int64(rapid.IntRange(1, 6).Draw(t, "hard")),
+				resource.DecimalSI)
 		}
 	}
 	limits["services"] = resource.MustParse("3")
@@ -105,9 +107,11 @@ func (m *model) some(t *rapid.T) *kubevirtv1.VirtualMachineInstanceMigration {
 func (m *model) Create(t *rapid.T) {
 	one := m.some(t)
 	running := m.running(one.Spec.VMIName)
-	busy := slices.ContainsFunc(m.s.Migrations, func(other *kubevirtv1.VirtualMachineInstanceMigration) bool {
-		return other.Spec.VMIName == one.Spec.VMIName && other.Status.Phase == kubevirtv1.MigrationRunning
-	})
+	busy := slices.ContainsFunc(m.s.Migrations,
+		func(other *kubevirtv1.VirtualMachineInstanceMigration) bool {
+			return other.Spec.VMIName == one.Spec.VMIName &&
+				other.Status.Phase == kubevirtv1.MigrationRunning
+		})
 	if len(running) != 1 || busy || running[0].DeletionTimestamp != nil {
 		t.Skip("not its turn")
 	}
@@ -124,7 +128,8 @@ func (m *model) Create(t *rapid.T) {
 // Finish ends a migration with some outcome. Pods end later.
 func (m *model) Finish(t *rapid.T) {
 	one := m.some(t)
-	succeeds := one.Status.Phase == kubevirtv1.MigrationRunning && len(m.running(one.Spec.VMIName)) == 2 && rapid.Bool().Draw(t, "succeeds")
+	succeeds := one.Status.Phase == kubevirtv1.MigrationRunning &&
+		len(m.running(one.Spec.VMIName)) == 2 && rapid.Bool().Draw(t, "succeeds")
 	one.Status.Phase = kubevirtv1.MigrationFailed
 	if succeeds {
 		one.Status.Phase = kubevirtv1.MigrationSucceeded
@@ -162,7 +167,8 @@ func (m *model) endPod(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodSucceeded
 		return
 	}
-	m.s.Pods = slices.DeleteFunc(slices.Clone(m.s.Pods), func(p *corev1.Pod) bool { return p.UID == pod.UID })
+	m.s.Pods = slices.DeleteFunc(slices.Clone(m.s.Pods),
+		func(p *corev1.Pod) bool { return p.UID == pod.UID })
 }
 
 // loose reports whether a pod belongs to no VM and no migration.
@@ -217,7 +223,8 @@ func (m *model) Reset(*rapid.T) {
 
 func (m *model) Recreate(*rapid.T) {
 	q := hard(m.truth.DeepCopy(), nil)
-	q.UID, q.ResourceVersion, q.Status = types.UID(m.name("quota")), m.next(), corev1.ResourceQuotaStatus{}
+	q.UID, q.ResourceVersion, q.Status = types.UID(m.name("quota")), m.next(),
+		corev1.ResourceQuotaStatus{}
 	m.s.Quotas = []*corev1.ResourceQuota{q}
 }
 
@@ -231,7 +238,8 @@ func (m *model) Pass(t *rapid.T) {
 func (m *model) Refresh(t *rapid.T) {
 	now := copied(m.s)
 	for i, refresh := range []func(){
-		func() { m.cache.Migrations = now.Migrations }, func() { m.cache.VMIs = now.VMIs }, func() { m.cache.Pods = now.Pods },
+		func() { m.cache.Migrations = now.Migrations }, func() { m.cache.VMIs = now.VMIs },
+		func() { m.cache.Pods = now.Pods },
 		func() { m.cache.Reservations = now.Reservations }, func() { m.cache.Quotas = now.Quotas },
 	} {
 		if rapid.Bool().Draw(t, fmt.Sprint("cache ", i)) {
@@ -244,8 +252,10 @@ func (m *model) Refresh(t *rapid.T) {
 func (m *model) Control(t *rapid.T) {
 	s := copied(m.cache)
 	s.Now, s.Live = m.s.Now, false
-	if p := quota.MakePlan(m.estimated(s), quota.Options{}); m.carry(p, rapid.IntRange(0, 12).Draw(t, "dies")) && p.NeedsLive {
-		m.carry(quota.MakePlan(m.estimated(m.snapshot()), quota.Options{}), rapid.IntRange(0, 12).Draw(t, "dies"))
+	if p := quota.MakePlan(m.estimated(s), quota.Options{}); m.carry(p,
+		rapid.IntRange(0, 12).Draw(t, "dies")) && p.NeedsLive {
+		m.carry(quota.MakePlan(m.estimated(m.snapshot()), quota.Options{}),
+			rapid.IntRange(0, 12).Draw(t, "dies"))
 	}
 }
 
@@ -254,7 +264,8 @@ func (m *model) estimated(s quota.Snapshot) quota.Snapshot {
 	s.Estimates = map[types.UID]v1alpha1.ReservedPod{}
 	for _, v := range quota.VMIsToEstimate(s) {
 		if rapid.Bool().Draw(m.t, "known") {
-			s.Estimates[v.UID] = quota.Reserve(v1alpha1.RoleLauncher, target("", v.Name, "", m.size(), "1"))
+			s.Estimates[v.UID] = quota.Reserve(v1alpha1.RoleLauncher,
+				target("", v.Name, "", m.size(), "1"))
 		}
 	}
 	return s
@@ -315,7 +326,8 @@ func (m *model) finish() {
 
 // Meddle acts as administrators and quota managers.
 func (m *model) Meddle(t *rapid.T) {
-	rapid.SampledFrom([]func(*rapid.T){m.Edit, m.Reset, m.Recreate, m.StopVM, m.Forget}).Draw(t, "meddle")(t)
+	rapid.SampledFrom([]func(*rapid.T){m.Edit, m.Reset, m.Recreate, m.StopVM, m.Forget}).Draw(t,
+		"meddle")(t)
 }
 
 func TestModel(t *testing.T) {
@@ -324,9 +336,12 @@ func TestModel(t *testing.T) {
 		m.StartVM(t)
 		for range 3 { // one run is too short for all outcomes of a migration
 			t.Repeat(map[string]func(*rapid.T){
-				"": m.Check, "start VM": m.StartVM, "migrate": m.Migrate, "create": m.Create, "create again": m.Create,
-				"finish": m.Finish, "end pod": m.EndPod, "meddle": m.Meddle, "follow": m.Follow, "pass": m.Pass,
-				"refresh": m.Refresh, "refresh again": m.Refresh, "control": m.Control, "control again": m.Control,
+				"": m.Check, "start VM": m.StartVM, "migrate": m.Migrate, "create": m.Create,
+				"create again": m.Create,
+				"finish":       m.Finish, "end pod": m.EndPod, "meddle": m.Meddle,
+				"follow": m.Follow, "pass": m.Pass,
+				"refresh": m.Refresh, "refresh again": m.Refresh, "control": m.Control,
+				"control again": m.Control,
 			})
 		}
 		m.settle()

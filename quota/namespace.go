@@ -16,12 +16,14 @@ func (p *planner) annotate() []Action {
 	}
 	var vm, maintenance corev1.ResourceList
 	for _, a := range p.accounts {
-		if under, err := FallsUnder(v1alpha1.ReservedPod{Role: v1alpha1.RoleLauncher}, a.Quota); err != nil || !under {
+		if under, err := FallsUnder(v1alpha1.ReservedPod{Role: v1alpha1.RoleLauncher},
+			a.Quota); err != nil || !under {
 			continue
 		}
 		vm, maintenance = least(vm, a.Shares.VM), least(maintenance, a.Shares.Maintenance)
 	}
-	want := Annotations{p.o.Prefix + VMAvailableName: available(vm), p.o.Prefix + MaintenanceAvailableName: available(maintenance)}
+	want := Annotations{p.o.Prefix + VMAvailableName: available(vm),
+		p.o.Prefix + MaintenanceAvailableName: available(maintenance)}
 	for key, value := range want {
 		if p.Namespace.Annotations[key] == value {
 			delete(want, key)

@@ -64,7 +64,8 @@ func (p *planner) plan() Plan {
 	needed := slices.Concat(p.reservationWrites, p.expirations, p.releases, p.quotaWrites)
 	return Plan{
 		Actions: slices.Concat(needed, p.statusWrites, p.annotate()), Required: len(needed),
-		Reports: p.reports, Overruns: p.overruns(), Faults: p.faults, NeedsLive: p.needsLive, NextPlan: p.nextPlan(),
+		Reports: p.reports, Overruns: p.overruns(), Faults: p.faults, NeedsLive: p.needsLive,
+		NextPlan: p.nextPlan(),
 	}
 }
 
@@ -76,7 +77,8 @@ func (p *planner) planReservation(e entry, all []entry) {
 	case p.finished(e):
 		p.release(e)
 	case e.reservation.Status.Phase == v1alpha1.PhaseExpired:
-		p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseExpired, target: reference(e.target.launcher)})
+		p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseExpired,
+			target: reference(e.target.launcher)})
 	case e.outcome() != running || p.vmiGone(e):
 		p.awaitPodEnd(e)
 	case p.expired(e):
@@ -146,7 +148,8 @@ func (p *planner) awaitPodEnd(e entry) {
 	if target == nil {
 		target = e.reservation.Status.Target
 	}
-	p.addDraft(draft{before: e.reservation, after: r, phase: v1alpha1.PhaseReleasing, target: target})
+	p.addDraft(draft{before: e.reservation, after: r, phase: v1alpha1.PhaseReleasing,
+		target: target})
 }
 
 // keepStoredPodCharge reduces a reservation to the charge of a stored pod that has ended.
@@ -163,7 +166,8 @@ func (p *planner) expire(e entry) {
 		return
 	}
 	p.report(e.reservation, corev1.EventTypeWarning, ReasonTimedOut,
-		"a quota still rejects the target pod; %s released, and this migration gets no new reservation",
+		"a quota still rejects the target pod; %s released, and this migration gets no new "+
+			"reservation",
 		p.formatLimited(total(e.reservation)))
 	p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseExpired})
 }
@@ -172,7 +176,8 @@ func (p *planner) expire(e entry) {
 func (p *planner) release(e entry) {
 	if !p.Live {
 		p.needsLive = true
-		p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseReleasing, target: e.reservation.Status.Target})
+		p.addDraft(draft{before: e.reservation, after: e.reservation,
+			phase: v1alpha1.PhaseReleasing, target: e.reservation.Status.Target})
 		return
 	}
 	why := map[outcome]string{
@@ -195,9 +200,12 @@ func (p *planner) writeReservation(was, is *v1alpha1.MigrationReservation) {
 
 func (p *planner) addDraft(d draft) { p.drafts = append(p.drafts, d) }
 
-func (p *planner) report(r *v1alpha1.MigrationReservation, kind, reason, format string, args ...any) {
+func (p *planner) report(
+	r *v1alpha1.MigrationReservation, kind, reason, format string, args ...any,
+) {
 	p.reports = append(p.reports, Report{
-		Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Reservation: r.Name, Migration: r.Spec.Migration,
+		Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Reservation: r.Name,
+		Migration: r.Spec.Migration,
 	})
 }
 

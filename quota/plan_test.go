@@ -20,7 +20,8 @@ import (
 // pending returns a snapshot with a migration and no reservation.
 func pending(quotas ...*corev1.ResourceQuota) quota.Snapshot {
 	s := snapshot(quotas...)
-	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
+	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{
+		migration("m", "vm", kubevirtv1.MigrationPending)}
 	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4Gi")}
 	return s
 }
@@ -39,10 +40,12 @@ func TestTheLedgerIsWrittenFirst(t *testing.T) {
 	}
 	want := []quota.Action{
 		quota.CreateReservation{Reservation: r},
-		quota.WriteQuota{Name: "quota", UID: "quota", ResourceVersion: "1", Hard: list("limits.cpu", "4"), Annotations: quota.Annotations{
-			quota.BaseAnnotation: `{"limits.cpu":"2"}`, quota.AppliedAnnotation: `{"limits.cpu":"4"}`,
-			"harvesterhci.io/migratingVMs": `{"vm":{"limits.cpu":"2"}}`,
-		}},
+		quota.WriteQuota{Name: "quota", UID: "quota", ResourceVersion: "1",
+			Hard: list("limits.cpu", "4"), Annotations: quota.Annotations{
+				quota.BaseAnnotation:           `{"limits.cpu":"2"}`,
+				quota.AppliedAnnotation:        `{"limits.cpu":"4"}`,
+				"harvesterhci.io/migratingVMs": `{"vm":{"limits.cpu":"2"}}`,
+			}},
 	}
 	if d := diff(want, quota.MakePlan(s, quota.Options{}).Actions); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -53,7 +56,8 @@ func TestTheLedgerIsWrittenFirst(t *testing.T) {
 // of them.
 func TestEventsListQuotaResources(t *testing.T) {
 	reports := quota.MakePlan(pending(hard(list("limits.cpu", "2"), nil)), quota.Options{}).Reports
-	if len(reports) != 1 || reports[0].Message != "reserving limits.cpu=2 in ResourceQuotas (Estimated)" {
+	if len(reports) != 1 || reports[0].Message != "reserving limits.cpu=2 in ResourceQuotas "+
+		"(Estimated)" {
 		t.Errorf("reports %+v", reports)
 	}
 }
@@ -75,7 +79,8 @@ func TestGrantedWhenStatusHasFollowed(t *testing.T) {
 		t.Errorf("reports %+v, want one, of the grant", p.Reports)
 	}
 	r := reservation(t, settled(t, w.snapshot()))
-	if r.Status.Phase != v1alpha1.PhaseGranted || !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionGranted) {
+	if r.Status.Phase != v1alpha1.PhaseGranted || !meta.IsStatusConditionTrue(r.Status.Conditions,
+		v1alpha1.ConditionGranted) {
 		t.Errorf("status %+v, want Granted", r.Status)
 	}
 }
@@ -84,25 +89,37 @@ func TestNothingIsReserved(t *testing.T) {
 	for name, change := range map[string]func(s *quota.Snapshot){
 		"without a quota": func(s *quota.Snapshot) { s.Quotas = nil },
 		"opted out": func(s *quota.Snapshot) {
-			s.Quotas[0].Annotations = map[string]string{"harvesterhci.io/skipResourceQuotaAutoScaling": "true"}
+			s.Quotas[0].Annotations = map[string]string{
+				"harvesterhci.io/skipResourceQuotaAutoScaling": "true"}
 		},
 		"out of scope": func(s *quota.Snapshot) {
-			s.Quotas[0].Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}
+			s.Quotas[0].Spec.Scopes = []corev1.ResourceQuotaScope{
+				corev1.ResourceQuotaScopeBestEffort}
 		},
-		"succeeded": func(s *quota.Snapshot) { s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded },
-		"failed":    func(s *quota.Snapshot) { s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed },
+		"succeeded": func(s *quota.Snapshot) {
+			s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded
+		},
+		"failed": func(s *quota.Snapshot) {
+			s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed
+		},
 		"aborted": func(s *quota.Snapshot) {
 			with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationAbortRequested)
 		},
-		"being deleted": func(s *quota.Snapshot) { s.Migrations[0].DeletionTimestamp = &metav1.Time{Time: s.Now} },
+		"being deleted": func(s *quota.Snapshot) {
+			s.Migrations[0].DeletionTimestamp = &metav1.Time{Time: s.Now}
+		},
 		"to elsewhere": func(s *quota.Snapshot) {
 			s.Migrations[0].Spec.SendTo = &kubevirtv1.VirtualMachineInstanceMigrationSource{}
 		},
-		"no such VMI":       func(s *quota.Snapshot) { s.VMIs = nil },
-		"no pod to see":     func(s *quota.Snapshot) { s.Pods = nil },
-		"namespace going":   func(s *quota.Snapshot) { s.Namespace.DeletionTimestamp = &metav1.Time{Time: s.Now} },
-		"target is charged": func(s *quota.Snapshot) { s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi")) },
-		"unreadable base":   func(s *quota.Snapshot) { annotated(s.Quotas[0], "?", "") },
+		"no such VMI":   func(s *quota.Snapshot) { s.VMIs = nil },
+		"no pod to see": func(s *quota.Snapshot) { s.Pods = nil },
+		"namespace going": func(s *quota.Snapshot) {
+			s.Namespace.DeletionTimestamp = &metav1.Time{Time: s.Now}
+		},
+		"target is charged": func(s *quota.Snapshot) {
+			s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))
+		},
+		"unreadable base": func(s *quota.Snapshot) { annotated(s.Quotas[0], "?", "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := pending(hard(list("limits.cpu", "2"), nil))
@@ -137,13 +154,17 @@ func TestFaultsAreReportedAndSkipped(t *testing.T) {
 }
 
 func TestAllQuotasOfThePod(t *testing.T) {
-	cpu, scopedOut, class := hard(list("limits.cpu", "2"), nil), hard(list("pods", "1"), nil), hard(list("requests.memory", "4Gi"), nil)
-	scopedOut.Name, scopedOut.UID, scopedOut.Spec.Scopes = "other", "other", []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
-	class.Name, class.UID, class.Spec.Scopes = "class", "class", []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopePriorityClass}
+	cpu, scopedOut, class := hard(list("limits.cpu", "2"), nil), hard(list("pods", "1"), nil),
+		hard(list("requests.memory", "4Gi"), nil)
+	scopedOut.Name, scopedOut.UID, scopedOut.Spec.Scopes = "other", "other",
+		[]corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
+	class.Name, class.UID, class.Spec.Scopes = "class", "class",
+		[]corev1.ResourceQuotaScope{corev1.ResourceQuotaScopePriorityClass}
 	s := pending(cpu, scopedOut, class)
 	s.Pods[0].Spec.PriorityClassName = "high"
 	s = settled(t, s)
-	for i, want := range []corev1.ResourceList{list("limits.cpu", "4"), list("pods", "1"), list("requests.memory", "8Gi")} {
+	for i, want := range []corev1.ResourceList{list("limits.cpu", "4"), list("pods", "1"),
+		list("requests.memory", "8Gi")} {
 		if d := diff(want, s.Quotas[i].Spec.Hard); d != "" {
 			t.Errorf("%s (-want +got):\n%s", s.Quotas[i].Name, d)
 		}
@@ -155,27 +176,32 @@ func TestTimeout(t *testing.T) {
 	s := pending(hard(base, nil))
 	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 	s = settled(t, s)
-	if again, want := quota.MakePlan(s, quota.Options{}).NextPlan, start().Add(quota.DefaultTimeout); !again.Equal(want) {
+	if again, want := quota.MakePlan(s, quota.Options{}).NextPlan,
+		start().Add(quota.DefaultTimeout); !again.Equal(want) {
 		t.Errorf("again at %s, want %s", again, want)
 	}
 	s.Now = start().Add(quota.DefaultTimeout)
 	p := quota.MakePlan(s, quota.Options{})
-	if len(p.Reports) != 1 || p.Reports[0].Reason != quota.ReasonTimedOut || p.Reports[0].Type != corev1.EventTypeWarning {
+	if len(p.Reports) != 1 || p.Reports[0].Reason != quota.ReasonTimedOut ||
+		p.Reports[0].Type != corev1.EventTypeWarning {
 		t.Errorf("reports %+v, want one, of the time-out", p.Reports)
 	}
 	s = settled(t, s)
 	wantHard(t, s, base)
 	r := reservation(t, s)
-	if r.Status.Phase != v1alpha1.PhaseExpired || !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionTimedOut) {
+	if r.Status.Phase != v1alpha1.PhaseExpired || !meta.IsStatusConditionTrue(r.Status.Conditions,
+		v1alpha1.ConditionTimedOut) {
 		t.Errorf("status %+v, want Expired", r.Status)
 	}
-	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi")) // the quota had room in the end
+	// the quota had room in the end
+	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))
 	wantHard(t, settled(t, s), base)
 	s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed
 	wantNothing(t, settled(t, s), base)
 }
 
-func TestNoTimeoutWithoutARejection(t *testing.T) { // a drain has more migrations than KubeVirt does at once
+// a drain has more migrations than KubeVirt does at once
+func TestNoTimeoutWithoutARejection(t *testing.T) {
 	s := settled(t, pending(hard(list("limits.cpu", "2"), nil)))
 	s.Now = start().Add(24 * time.Hour)
 	wantHard(t, settled(t, s), list("limits.cpu", "4"))
@@ -187,7 +213,8 @@ func TestATargetEndsTheDeadline(t *testing.T) {
 	s = settled(t, s)
 	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))
 	s = settled(t, s)
-	if r := reservation(t, s); r.Spec.Deadline != nil || r.Spec.From != v1alpha1.Rendered || r.Status.Target.Name != "target" {
+	if r := reservation(t, s); r.Spec.Deadline != nil || r.Spec.From != v1alpha1.Rendered ||
+		r.Status.Target.Name != "target" {
 		t.Errorf("%+v: want the target's charge and no deadline", r)
 	}
 }
@@ -226,7 +253,8 @@ func TestADeletedPodIsChargedForItsGracePeriodOnceMore(t *testing.T) {
 	base := list("limits.cpu", "2")
 	s := moving(t, base)
 	s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded
-	s.Pods[0].DeletionTimestamp, s.Pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: s.Now}, new(int64(30))
+	s.Pods[0].DeletionTimestamp, s.Pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: s.Now},
+		new(int64(30))
 	s = settled(t, s)
 	wantHard(t, s, list("limits.cpu", "4"))
 	s.Now = quota.MakePlan(s, quota.Options{}).NextPlan
@@ -295,8 +323,10 @@ func TestASnapshotIsNotChanged(t *testing.T) {
 func TestGrantedStaysGranted(t *testing.T) {
 	s := snapshot(hard(list("limits.cpu", "4", "pods", "2"), nil))
 	s.VMIs = []quota.VMI{{Name: "vm", UID: "vm"}, {Name: "other", UID: "other"}}
-	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4Gi"), launcher("another", "other", "2", "4Gi")}
-	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
+	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4Gi"),
+		launcher("another", "other", "2", "4Gi")}
+	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{
+		migration("m", "vm", kubevirtv1.MigrationPending)}
 	s = settled(t, s)
 	s.Migrations = append(s.Migrations, migration("later", "other", kubevirtv1.MigrationPending))
 	w := worldOf(s)
@@ -310,14 +340,16 @@ func TestGrantedStaysGranted(t *testing.T) {
 			}
 		}
 	}
-	wantPhases(t, w, map[string]v1alpha1.Phase{"m": v1alpha1.PhaseGranted, "later": v1alpha1.PhaseReserved})
+	wantPhases(t, w, map[string]v1alpha1.Phase{"m": v1alpha1.PhaseGranted,
+		"later": v1alpha1.PhaseReserved})
 	w.follow()
 	for _, a := range quota.MakePlan(w.snapshot(), quota.Options{}).Actions {
 		if err := w.do(a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantPhases(t, w, map[string]v1alpha1.Phase{"m": v1alpha1.PhaseGranted, "later": v1alpha1.PhaseGranted})
+	wantPhases(t, w, map[string]v1alpha1.Phase{"m": v1alpha1.PhaseGranted,
+		"later": v1alpha1.PhaseGranted})
 }
 
 func wantPhases(t *testing.T, w *world, want map[string]v1alpha1.Phase) {

@@ -24,7 +24,8 @@ const (
 
 // PodsOfVMs selects the pods for a [Snapshot].
 func PodsOfVMs() labels.Selector {
-	requirement, err := labels.NewRequirement(kubevirtv1.AppLabel, selection.In, []string{LauncherApp, AttachmentApp})
+	requirement, err := labels.NewRequirement(kubevirtv1.AppLabel, selection.In,
+		[]string{LauncherApp, AttachmentApp})
 	if err != nil {
 		panic(err) // constants, covered by a test
 	}
@@ -46,7 +47,8 @@ func newPods(s Snapshot) pods {
 		targets: map[string]*corev1.Pod{}, attached: map[types.UID][]*corev1.Pod{},
 	}
 	sorted := slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+			cmp.Compare(a.UID, b.UID))
 	})
 	for _, pod := range sorted {
 		p.add(pod)

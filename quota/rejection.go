@@ -30,7 +30,9 @@ func Lacking(accounts []Account, pod v1alpha1.ReservedPod) string {
 }
 
 // LackingForReplacement is [Lacking] with [Account.CheckReplacement].
-func LackingForReplacement(accounts []Account, pod v1alpha1.ReservedPod, has corev1.ResourceList) string {
+func LackingForReplacement(
+	accounts []Account, pod v1alpha1.ReservedPod, has corev1.ResourceList,
+) string {
 	return lacking(accounts, func(a Account) error { return a.CheckReplacement(pod, has) })
 }
 
@@ -48,11 +50,13 @@ func lacking(accounts []Account, check func(Account) error) string {
 func (a Account) shortageError(wants, free corev1.ResourceList, of []corev1.ResourceName) error {
 	lacking := make([]string, 0, len(of))
 	for _, name := range of {
-		lacking = append(lacking, fmt.Sprintf("%s: requested %s, free %s", name, AtLeast(name, wants[name]), AtMost(name, free[name])))
+		lacking = append(lacking, fmt.Sprintf("%s: requested %s, free %s", name,
+			AtLeast(name, wants[name]), AtMost(name, free[name])))
 	}
 	text := fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(lacking, "; "))
 	if len(a.Reservations) > 0 {
-		text += fmt.Sprintf(" (reserved for %d migrations: %s)", len(a.Reservations), formatAmounts(a.Reserved))
+		text += fmt.Sprintf(" (reserved for %d migrations: %s)", len(a.Reservations),
+			formatAmounts(a.Reserved))
 	}
 	return errors.New(text)
 }
@@ -61,7 +65,8 @@ var (
 	// byQuota matches the API server's message: quota and requested amounts.
 	byQuota = regexp.MustCompile(Exceeded + `: ([^,\s]+), requested: (\S+), used: `)
 	// byAccount matches a quota in the text of shortageError, byAccountOf one of its resources.
-	byAccount   = regexp.MustCompile(`ResourceQuota (\S+): ((?:[^;:\s]+: requested [^;,\s]+, free [^;\s]+(?:; )?)+)`)
+	byAccount = regexp.MustCompile(
+		`ResourceQuota (\S+): ((?:[^;:\s]+: requested [^;,\s]+, free [^;\s]+(?:; )?)+)`)
 	byAccountOf = regexp.MustCompile(`([^;:\s]+): requested ([^;,\s]+), free`)
 )
 

@@ -38,14 +38,17 @@ func TestRejections(t *testing.T) {
 func TestRefusalsParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := v1alpha1.ReservedPod{Role: v1alpha1.RoleLauncher, Charge: corev1.ResourceList{}}
-		for _, name := range []corev1.ResourceName{"limits.cpu", "requests.memory", "pods", "requests.example.org/gpu", "requests.hugepages-2Mi"} {
+		for _, name := range []corev1.ResourceName{"limits.cpu", "requests.memory", "pods",
+			"requests.example.org/gpu", "requests.hugepages-2Mi"} {
 			if rapid.Bool().Draw(t, string(name)) {
 				pod.Charge[name] = amount(t, 1)
 			}
 		}
 		var accounts []quota.Account
 		var want []quota.Rejection
-		for _, name := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,9}[a-z0-9])?(\.[a-z0-9]{1,9})?`), 1, 3, rapid.ID).Draw(t, "quotas") {
+		for _, name := range rapid.SliceOfNDistinct(
+			rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,9}[a-z0-9])?(\.[a-z0-9]{1,9})?`), 1, 3,
+			rapid.ID).Draw(t, "quotas") {
 			a, rejection := drawAccount(t, name, pod.Charge)
 			accounts = append(accounts, a)
 			if len(rejection.Requested) > 0 {
@@ -65,13 +68,17 @@ func TestRefusalsParse(t *testing.T) {
 func amount(t *rapid.T, least int64) resource.Quantity {
 	n := rapid.Int64Range(least, 1<<40).Draw(t, "amount")
 	return rapid.SampledFrom([]resource.Quantity{
-		*resource.NewQuantity(n, resource.BinarySI), *resource.NewQuantity(n, resource.DecimalSI), *resource.NewMilliQuantity(n, resource.DecimalSI),
+		*resource.NewQuantity(n, resource.BinarySI), *resource.NewQuantity(n, resource.DecimalSI),
+		*resource.NewMilliQuantity(n, resource.DecimalSI),
 	}).Draw(t, "written as")
 }
 
 // drawAccount returns an account and its shortage for a charge.
-func drawAccount(t *rapid.T, name string, charge corev1.ResourceList) (quota.Account, quota.Rejection) {
-	q, r := hard(corev1.ResourceList{"pods": resource.MustParse("1")}, corev1.ResourceList{}), quota.Rejection{Quota: name, Requested: corev1.ResourceList{}}
+func drawAccount(
+	t *rapid.T, name string, charge corev1.ResourceList,
+) (quota.Account, quota.Rejection) {
+	q, r := hard(corev1.ResourceList{"pods": resource.MustParse("1")}, corev1.ResourceList{}),
+		quota.Rejection{Quota: name, Requested: corev1.ResourceList{}}
 	q.Name = name
 	for _, of := range slices.Sorted(maps.Keys(charge)) { // draws need a fixed order
 		wants := charge[of]
@@ -104,7 +111,8 @@ func TestStillLacking(t *testing.T) {
 		"it has room by now": {roomy, r, false},
 		"nothing is kept":    {kept, r, false},
 		"another quota's":    {a, quota.Rejection{Quota: "other", Requested: r.Requested}, false},
-		"unlimited resource": {a, quota.Rejection{Quota: "quota", Requested: list("limits.cpu", "1")}, false},
+		"unlimited resource": {a,
+			quota.Rejection{Quota: "quota", Requested: list("limits.cpu", "1")}, false},
 	} {
 		if got := test.by.StillLacking([]quota.Account{test.of}); got != test.want {
 			t.Errorf("%s: got %t", name, got)

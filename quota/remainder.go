@@ -71,10 +71,11 @@ func (p *planner) countsStoredPods(r *v1alpha1.MigrationReservation) bool {
 // limitedByAnyQuota reports whether some quota charges the reserved pods.
 func (p *planner) limitedByAnyQuota(r *v1alpha1.MigrationReservation) bool {
 	return slices.ContainsFunc(p.Quotas, func(q *corev1.ResourceQuota) bool {
-		return !optedOut(q, p.o) && slices.ContainsFunc(r.Spec.Pods, func(pod v1alpha1.ReservedPod) bool {
-			under, err := FallsUnder(pod, q)
-			return err == nil && under
-		})
+		return !optedOut(q, p.o) &&
+			slices.ContainsFunc(r.Spec.Pods, func(pod v1alpha1.ReservedPod) bool {
+				under, err := FallsUnder(pod, q)
+				return err == nil && under
+			})
 	})
 }
 
@@ -119,11 +120,15 @@ func (p *planner) webhookCharge(r *v1alpha1.MigrationReservation) []v1alpha1.Res
 func merge(pods, by []v1alpha1.ReservedPod) []v1alpha1.ReservedPod {
 	out := slices.Clone(by)
 	for _, pod := range pods {
-		if !slices.ContainsFunc(by, func(b v1alpha1.ReservedPod) bool { return b.Role == pod.Role }) {
+		if !slices.ContainsFunc(by, func(b v1alpha1.ReservedPod) bool {
+			return b.Role == pod.Role
+		}) {
 			out = append(out, pod)
 		}
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.ReservedPod) int { return roleOrder(a.Role) - roleOrder(b.Role) })
+	slices.SortFunc(out, func(a, b v1alpha1.ReservedPod) int {
+		return roleOrder(a.Role) - roleOrder(b.Role)
+	})
 	return out
 }
 
@@ -145,7 +150,8 @@ func (p *planner) setDeadline(r *v1alpha1.MigrationReservation, e entry) {
 }
 
 func (p *planner) expired(e entry) bool {
-	return e.target.launcher == nil && e.reservation.Spec.Deadline != nil && !p.Now.Before(e.reservation.Spec.Deadline.Time)
+	return e.target.launcher == nil && e.reservation.Spec.Deadline != nil &&
+		!p.Now.Before(e.reservation.Spec.Deadline.Time)
 }
 
 // vmiGone reports whether the VMI is gone or its namespace is in deletion.
@@ -181,7 +187,8 @@ func sameReservation(a, b *v1alpha1.MigrationReservation) bool {
 
 func samePod(a, b v1alpha1.ReservedPod) bool {
 	return a.Role == b.Role && a.BestEffort == b.BestEffort && a.Terminating == b.Terminating &&
-		a.PriorityClassName == b.PriorityClassName && a.CrossNamespaceAffinity == b.CrossNamespaceAffinity &&
+		a.PriorityClassName == b.PriorityClassName &&
+		a.CrossNamespaceAffinity == b.CrossNamespaceAffinity &&
 		equalLists(a.Charge, b.Charge)
 }
 

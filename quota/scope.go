@@ -16,10 +16,11 @@ import (
 // scopes.
 func Reserve(role v1alpha1.PodRole, pod *corev1.Pod) v1alpha1.ReservedPod {
 	return v1alpha1.ReservedPod{
-		Role:                   role,
-		Charge:                 Charge(pod),
-		BestEffort:             bestEffort(pod),
-		Terminating:            pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0,
+		Role:       role,
+		Charge:     Charge(pod),
+		BestEffort: bestEffort(pod),
+		Terminating: pod.Spec.ActiveDeadlineSeconds != nil &&
+			*pod.Spec.ActiveDeadlineSeconds >= 0,
 		PriorityClassName:      pod.Spec.PriorityClassName,
 		CrossNamespaceAffinity: crossNamespaceAffinity(pod.Spec.Affinity),
 	}
@@ -52,7 +53,8 @@ func FallsUnder(p v1alpha1.ReservedPod, q *corev1.ResourceQuota) (bool, error) {
 func scopes(q *corev1.ResourceQuota) []corev1.ScopedResourceSelectorRequirement {
 	var all []corev1.ScopedResourceSelectorRequirement
 	for _, name := range q.Spec.Scopes {
-		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: name, Operator: corev1.ScopeSelectorOpExists})
+		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: name,
+			Operator: corev1.ScopeSelectorOpExists})
 	}
 	if q.Spec.ScopeSelector != nil {
 		all = append(all, q.Spec.ScopeSelector.MatchExpressions...)
@@ -90,7 +92,8 @@ func inPriorityClass(name string, scope corev1.ScopedResourceSelectorRequirement
 	case corev1.ScopeSelectorOpNotIn:
 		operator = selection.NotIn
 	default:
-		return false, fmt.Errorf("operator %q: want In, NotIn, Exists or DoesNotExist", scope.Operator)
+		return false, fmt.Errorf("operator %q: want In, NotIn, Exists or DoesNotExist",
+			scope.Operator)
 	}
 	class, err := labels.NewRequirement(string(scope.ScopeName), operator, scope.Values)
 	if err != nil {
@@ -136,11 +139,13 @@ func crossNamespaceAffinity(a *corev1.Affinity) bool {
 	var weighted []corev1.WeightedPodAffinityTerm
 	if a.PodAffinity != nil {
 		terms = append(terms, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
-		weighted = append(weighted, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution...)
+		weighted = append(weighted,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution...)
 	}
 	if a.PodAntiAffinity != nil {
 		terms = append(terms, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
-		weighted = append(weighted, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution...)
+		weighted = append(weighted,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution...)
 	}
 	for i := range weighted {
 		terms = append(terms, weighted[i].PodAffinityTerm)

@@ -25,7 +25,9 @@ func (p *planner) applyDrafts() {
 		}
 		ledger[i] = r
 	}
-	slices.SortFunc(ledger, func(a, b *v1alpha1.MigrationReservation) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(ledger, func(a, b *v1alpha1.MigrationReservation) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	var faults []Fault
 	p.accounts, faults = p.pods.accounts(p.Snapshot, p.o, ledger)
 	p.faults = append(p.faults, faults...)
@@ -77,14 +79,17 @@ func (p *planner) planStatus(d draft) {
 		p.statusWrites = append(p.statusWrites, UpdateStatus{r})
 	}
 	if r.Status.Phase == v1alpha1.PhaseGranted && d.before.Status.Phase != v1alpha1.PhaseGranted {
-		p.report(r, corev1.EventTypeNormal, ReasonGranted, "every quota has room for %s more", p.formatLimited(total(r)))
+		p.report(r, corev1.EventTypeNormal, ReasonGranted, "every quota has room for %s more",
+			p.formatLimited(total(r)))
 	}
 }
 
 // granted reports whether a reservation is in force in every quota that charges it.
 func (p *planner) granted(r *v1alpha1.MigrationReservation) bool {
 	for _, a := range p.accounts {
-		holds := slices.ContainsFunc(a.Reservations, func(h *v1alpha1.MigrationReservation) bool { return h.Name == r.Name })
+		holds := slices.ContainsFunc(a.Reservations, func(h *v1alpha1.MigrationReservation) bool {
+			return h.Name == r.Name
+		})
 		if holds && !a.inForce(r.Name) {
 			return false
 		}
@@ -103,11 +108,14 @@ func (p *planner) setConditions(r *v1alpha1.MigrationReservation, granted bool) 
 	}
 	p.setCondition(r, v1alpha1.ConditionGranted, granted && !expired, reason, message)
 	if expired {
-		p.setCondition(r, v1alpha1.ConditionTimedOut, true, "RejectedByQuota", "a quota rejected the target pod until the deadline")
+		p.setCondition(r, v1alpha1.ConditionTimedOut, true, "RejectedByQuota",
+			"a quota rejected the target pod until the deadline")
 	}
 }
 
-func (p *planner) setCondition(r *v1alpha1.MigrationReservation, kind string, holds bool, reason, message string) {
+func (p *planner) setCondition(
+	r *v1alpha1.MigrationReservation, kind string, holds bool, reason, message string,
+) {
 	status := metav1.ConditionFalse
 	if holds {
 		status = metav1.ConditionTrue
@@ -132,7 +140,9 @@ func (p *planner) overruns() []Overrun {
 // excess returns the use by pods beyond the base.
 func (a Account) excess() corev1.ResourceList {
 	out := positive(minus(restrictTo(a.Quota.Status.Used, a.Base), a.Base))
-	maps.DeleteFunc(out, func(name corev1.ResourceName, _ resource.Quantity) bool { return !ChargedForPods(name) })
+	maps.DeleteFunc(out, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		return !ChargedForPods(name)
+	})
 	return out
 }
 
@@ -140,7 +150,8 @@ func (a Account) excess() corev1.ResourceList {
 func (p *planner) nextPlan() time.Time {
 	var at time.Time
 	for _, d := range p.drafts {
-		if deadline := d.after.Spec.Deadline; deadline != nil && d.target == nil && deadline.After(p.Now) && d.phase == "" {
+		if deadline := d.after.Spec.Deadline; deadline != nil && d.target == nil &&
+			deadline.After(p.Now) && d.phase == "" {
 			at = earlier(at, deadline.Time)
 		}
 	}

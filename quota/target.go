@@ -26,7 +26,8 @@ func Rendered(r *v1alpha1.MigrationReservation) (*v1alpha1.ReservedPod, error) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(pod); err != nil {
 		return nil, &api.InvalidError{
-			Key: TargetAnnotation, Value: text, Allowed: fmt.Sprintf("want a pod as in spec.pods: %v", err),
+			Key: TargetAnnotation, Value: text,
+			Allowed: fmt.Sprintf("want a pod as in spec.pods: %v", err),
 		}
 	}
 	if why := checkTarget(pod); why != "" {

@@ -34,7 +34,8 @@ func TestRenderedErrors(t *testing.T) {
 	} {
 		r := &v1alpha1.MigrationReservation{}
 		r.Annotations = map[string]string{quota.TargetAnnotation: text}
-		if _, err := quota.Rendered(r); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), quota.TargetAnnotation) {
+		if _, err := quota.Rendered(r); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), quota.TargetAnnotation) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}

@@ -67,7 +67,9 @@ func (w *world) do(a quota.Action) error {
 			to.Finalizers, to.Spec = a.Reservation.Finalizers, a.Reservation.Spec
 		})
 	case quota.UpdateStatus:
-		return w.update(a.Reservation, func(to *v1alpha1.MigrationReservation) { to.Status = a.Reservation.Status })
+		return w.update(a.Reservation, func(to *v1alpha1.MigrationReservation) {
+			to.Status = a.Reservation.Status
+		})
 	case quota.ReleaseReservation:
 		if err := w.remove(a); err != nil {
 			return err
@@ -83,7 +85,9 @@ func (w *world) do(a quota.Action) error {
 }
 
 func (w *world) find(name string) int {
-	return slices.IndexFunc(w.s.Reservations, func(r *v1alpha1.MigrationReservation) bool { return r.Name == name })
+	return slices.IndexFunc(w.s.Reservations, func(r *v1alpha1.MigrationReservation) bool {
+		return r.Name == name
+	})
 }
 
 func (w *world) create(r *v1alpha1.MigrationReservation) error {
@@ -98,7 +102,9 @@ func (w *world) create(r *v1alpha1.MigrationReservation) error {
 }
 
 // update checks the resourceVersion of the plan.
-func (w *world) update(r *v1alpha1.MigrationReservation, change func(to *v1alpha1.MigrationReservation)) error {
+func (w *world) update(
+	r *v1alpha1.MigrationReservation, change func(to *v1alpha1.MigrationReservation),
+) error {
 	at := w.find(r.Name)
 	if at < 0 || w.s.Reservations[at].ResourceVersion != r.ResourceVersion && !w.ours(at, r) {
 		return errConflict
@@ -162,7 +168,8 @@ func (w *world) used(q *corev1.ResourceQuota) corev1.ResourceList {
 	for name := range q.Spec.Hard {
 		var sum resource.Quantity
 		for _, pod := range w.s.Pods {
-			if charge, ok := quota.Charge(pod)[name]; ok && (quota.Charged(pod, w.s.Now) || name == "count/pods") {
+			if charge, ok := quota.Charge(pod)[name]; ok &&
+				(quota.Charged(pod, w.s.Now) || name == "count/pods") {
 				sum.Add(charge)
 			}
 		}

@@ -148,7 +148,8 @@ func call[T any](ctx context.Context, c *Client, method, path string, requestBod
 func (c *Client) open(ctx context.Context, method, path string, requestBody io.Reader) (
 	io.ReadCloser, error,
 ) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://mooring-agent"+path, requestBody)
+	request, err := http.NewRequestWithContext(ctx, method, "http://mooring-agent"+path,
+		requestBody)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}

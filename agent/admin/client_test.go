@@ -21,7 +21,8 @@ func TestAgentNotRunning(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v, want a NotRunningError", err)
 			}
-			if notRunning.Socket != path || !strings.Contains(err.Error(), "systemctl start mooring-agent") {
+			if notRunning.Socket != path ||
+				!strings.Contains(err.Error(), "systemctl start mooring-agent") {
 				t.Errorf("error %q lacks the socket or the remedy", err)
 			}
 		})
@@ -55,10 +56,11 @@ func TestInvalidAnswers(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := socketPath(t)
-			stranger := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(tt.status)
-				_, _ = w.Write([]byte(tt.body))
-			}))
+			stranger := httptest.NewUnstartedServer(
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(tt.status)
+					_, _ = w.Write([]byte(tt.body))
+				}))
 			stranger.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 			stranger.Listener.Close()
 			stranger.Listener = mustListen(t, path)

@@ -19,8 +19,10 @@ type NotRunningError struct {
 }
 
 func (e *NotRunningError) Error() string {
-	return fmt.Sprintf("mooring-agent is not running at %s (%v); start it with `systemctl start mooring-agent`, "+
-		"or check its pod on this node: `kubectl -n mooring-system get pods -o wide`", e.Socket, e.Err)
+	return fmt.Sprintf("mooring-agent is not running at %s (%v); start it with `systemctl start "+
+		"mooring-agent`, "+
+		"or check its pod on this node: `kubectl -n mooring-system get pods -o wide`",
+		e.Socket, e.Err)
 }
 
 func (e *NotRunningError) Unwrap() error { return e.Err }

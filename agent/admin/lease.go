@@ -29,7 +29,8 @@ type Leases interface {
 		reason string) (launchers int, err error)
 }
 
-const noLeases = "the kernel of this node cannot track processes: the agent stops no VM process, and a lease " +
+const noLeases = "the kernel of this node cannot track processes: the agent stops no VM process, " +
+	"and a lease " +
 	"has no effect; `mooring version` shows the missing feature"
 
 func (s *Server) grantLease(w http.ResponseWriter, r *http.Request) {
@@ -58,15 +59,19 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, request agentapi.
 	switch {
 	case err != nil:
 		s.refuse(w, http.StatusServiceUnavailable,
-			"%v; repeat the request, and check the lease: `mooring inspect %s/%s`", err, namespace, name)
+			"%v; repeat the request, and check the lease: `mooring inspect %s/%s`", err,
+			namespace, name)
 	case launchers == 0:
 		s.refuse(w, http.StatusNotFound,
 			"pod %s/%s has no launcher with tracked VM processes on this node", namespace, name)
 	default:
-		s.Logger.Info("lease", slog.String("pod", namespace+"/"+name), slog.Int("launchers", launchers),
+		s.Logger.Info("lease", slog.String("pod", namespace+"/"+name),
+			slog.Int("launchers", launchers),
 			slog.Duration("period", request.Period()), slog.String("reason", request.Reason))
 		s.answer(w, http.StatusOK,
-			s.sorted(func(l *agentapi.Launcher) bool { return isOf(l, namespace, name) && l.Phase != "" }))
+			s.sorted(func(l *agentapi.Launcher) bool {
+				return isOf(l, namespace, name) && l.Phase != ""
+			}))
 	}
 }
 

@@ -96,14 +96,19 @@ func TestRefusedLeases(t *testing.T) {
 			leases(func(context.Context, leaseCall) (int, error) { return 0, errors.New("busy") }),
 			good, http.StatusServiceUnavailable, "busy; repeat the request",
 		},
-		"no JSON":         {nil, "5m", http.StatusBadRequest, `want {"seconds": 300`},
-		"nothing":         {nil, "", http.StatusBadRequest, `want {"seconds": 300`},
-		"more after it":   {nil, good + "{}", http.StatusBadRequest, "nothing after it"},
-		"unknown field":   {nil, `{"minutes": 5}`, http.StatusBadRequest, `unknown field "minutes"`},
-		"too much":        {nil, `{"reason": "` + strings.Repeat("x", maxLeaseRequest) + `"}`, http.StatusBadRequest, "too large"},
-		"no time":         {nil, `{"reason": "migration"}`, http.StatusBadRequest, "seconds: 0: want 1 to 3600"},
-		"too long":        {nil, `{"seconds": 3601, "reason": "m"}`, http.StatusBadRequest, "seconds: 3601: want 1 to 3600"},
-		"half a second":   {nil, `{"seconds": 0.5, "reason": "m"}`, http.StatusBadRequest, "number 0.5"},
+		"no JSON":       {nil, "5m", http.StatusBadRequest, `want {"seconds": 300`},
+		"nothing":       {nil, "", http.StatusBadRequest, `want {"seconds": 300`},
+		"more after it": {nil, good + "{}", http.StatusBadRequest, "nothing after it"},
+		"unknown field": {nil, `{"minutes": 5}`, http.StatusBadRequest,
+			`unknown field "minutes"`},
+		"too much": {nil, `{"reason": "` + strings.Repeat("x", maxLeaseRequest) + `"}`,
+			http.StatusBadRequest, "too large"},
+		"no time": {nil, `{"reason": "migration"}`, http.StatusBadRequest,
+			"seconds: 0: want 1 to 3600"},
+		"too long": {nil, `{"seconds": 3601, "reason": "m"}`, http.StatusBadRequest,
+			"seconds: 3601: want 1 to 3600"},
+		"half a second": {nil, `{"seconds": 0.5, "reason": "m"}`, http.StatusBadRequest,
+			"number 0.5"},
 		"without purpose": {nil, `{"seconds": 60}`, http.StatusBadRequest, `reason: "": want`},
 	}
 	for name, tt := range tests {
@@ -123,7 +128,8 @@ func TestLeaseTimeout(t *testing.T) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})
-		answerIs(t, putLease(t, server, `{"seconds": 60, "reason": "m"}`), http.StatusServiceUnavailable,
+		answerIs(t, putLease(t, server, `{"seconds": 60, "reason": "m"}`),
+			http.StatusServiceUnavailable,
 			"deadline exceeded; repeat the request")
 	})
 }
@@ -151,8 +157,10 @@ func answerIs(t *testing.T, got *httptest.ResponseRecorder, status int, want str
 // Every accepted request is within the bounds of a lease.
 func FuzzLease(f *testing.F) {
 	for _, seed := range []string{
-		`{"seconds": 60, "reason": "migration"}`, `{"seconds": -1, "reason": "m"}`, `{"seconds": 1e3, "reason": "\u001b[2J"}`,
-		`{"seconds": 9223372036854775807, "reason": "m"}`, `{"seconds": 60, "reason": "\ud800"}`, `[]`, ``,
+		`{"seconds": 60, "reason": "migration"}`, `{"seconds": -1, "reason": "m"}`,
+		`{"seconds": 1e3, "reason": "\u001b[2J"}`,
+		`{"seconds": 9223372036854775807, "reason": "m"}`, `{"seconds": 60, "reason": "\ud800"}`,
+		`[]`, ``,
 	} {
 		f.Add(seed)
 	}

@@ -29,8 +29,9 @@ var ErrInUse = errors.New("another mooring-agent serves this socket")
 // file: otherwise two processes could hold locks on two files of this name.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxPath {
-		return nil, fmt.Errorf("listen on %q: the path has %d bytes, want at most %d for a unix socket",
-			path, len(path), maxPath)
+		return nil,
+			fmt.Errorf("listen on %q: the path has %d bytes, want at most %d for a unix socket",
+				path, len(path), maxPath)
 	}
 	lock, err := acquire(path + lockSuffix)
 	if err != nil {
@@ -84,7 +85,8 @@ func removeStale(ctx context.Context, path string) error {
 	case err != nil:
 		return fmt.Errorf("check for an old socket: %w", err)
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("the file exists and is not a socket (%s): not removed", info.Mode().Type())
+		return fmt.Errorf("the file exists and is not a socket (%s): not removed",
+			info.Mode().Type())
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	switch {

@@ -35,7 +35,8 @@ func (s *Server) resize(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.refuse(w, http.StatusConflict, "resize of pod %s/%s: %v", namespace, name, err)
 	case len(pods) == 0:
-		s.refuse(w, http.StatusNotFound, "pod %s/%s has no running launcher on this node", namespace,
+		s.refuse(w, http.StatusNotFound, "pod %s/%s has no running launcher on this node",
+			namespace,
 			name)
 	default:
 		s.Logger.Info("resize", slog.String("pod", namespace+"/"+name),

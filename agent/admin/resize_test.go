@@ -30,7 +30,8 @@ func TestResize(t *testing.T) {
 	sizes := &fakeSizes{pods: []agentapi.ResizedPod{{UID: "1", Generation: 7}}}
 	server.Sizes = sizes
 	client, _ := startServer(t, server)
-	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
+	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150},
+		CPUShares: 200}
 	answer, err := client.Resize(t.Context(), "ns", "vm",
 		agentapi.ResizeRequest{Size: size, DryRun: true})
 	want := agentapi.ResizeAnswer{Pods: sizes.pods, Size: size, DryRun: true}
@@ -47,7 +48,8 @@ func TestResize(t *testing.T) {
 	}
 	sizes.err = errors.New("this node has Kubernetes")
 	_, err = client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size})
-	if err == nil || !strings.Contains(err.Error(), "resize of pod ns/vm: this node has Kubernetes") {
+	if err == nil || !strings.Contains(err.Error(), "resize of pod ns/vm: this node has "+
+		"Kubernetes") {
 		t.Errorf("error %v, want the reason", err)
 	}
 }
@@ -72,7 +74,8 @@ func TestInvalidResizeRequests(t *testing.T) {
 	} {
 		answer := httptest.NewRecorder()
 		path := agentapi.PathLaunchers + "/ns/vm" + agentapi.SuffixResize
-		server.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPut,
+		server.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(),
+			http.MethodPut,
 			path, strings.NewReader(body)))
 		text := strings.ReplaceAll(answer.Body.String(), `\"`, `"`)
 		if answer.Code != http.StatusBadRequest || !strings.Contains(text, want) {

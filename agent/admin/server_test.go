@@ -114,7 +114,8 @@ func TestRoutes(t *testing.T) {
 		{http.MethodPost, agentapi.PathLaunchers, http.StatusNotFound, "no such resource: POST"},
 		{http.MethodGet, "/v2/launchers", http.StatusNotFound, agentapi.PathNode},
 		{http.MethodGet, agentapi.PathLaunchers + "/ns/vm", http.StatusNotFound, "pod ns/vm"},
-		{http.MethodGet, agentapi.PathLaunchers + "/ns/vm/lease", http.StatusNotFound, "PUT or DELETE"},
+		{http.MethodGet, agentapi.PathLaunchers + "/ns/vm/lease", http.StatusNotFound,
+			"PUT or DELETE"},
 	}
 	handler := testServer().Handler()
 	for _, tt := range tests {

@@ -59,7 +59,8 @@ func TestEverythingArrivesInOrder(t *testing.T) {
 		}
 		w.Close(time.Second)
 		if g.String() != want.String() {
-			t.Errorf("%d bytes arrived, want %d in the order they were written", len(g.String()), want.Len())
+			t.Errorf("%d bytes arrived, want %d in the order they were written",
+				len(g.String()), want.Len())
 		}
 	})
 }

@@ -77,7 +77,8 @@ func cgroupControllers(_ context.Context, s *survey) finding {
 		}
 	}
 	for _, pods := range kubepods() {
-		if delegated, err := s.read(cgroupRoot + "/" + pods + "/cgroup.subtree_control"); err == nil {
+		if delegated, err := s.read(cgroupRoot + "/" + pods + "/cgroup.subtree_control"); err ==
+			nil {
 			return delegation(have, strings.Fields(delegated), pods)
 		}
 	}

@@ -51,11 +51,16 @@ func TestNRIFromBuildInfo(t *testing.T) {
 		status Status
 		found  string
 	}{
-		"newer":      {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.12.5"}}, nil, OK, "NRI 0.12.5"},
-		"older":      {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.11.0"}}, nil, Note, "NRI 0.11.0, without"},
-		"replaced":   {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.1.0", Replace: &debug.Module{Version: "v0.12.4"}}}, nil, OK, "NRI 0.12.4"},
-		"a fork":     {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "(devel)"}}, nil, Note, "NRI 0.12.3, without"},
-		"incomplete": {[]*debug.Module{{Path: "other", Version: "v1.0.0"}}, nil, Note, "NRI 0.12.3, without"},
+		"newer": {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.12.5"}},
+			nil, OK, "NRI 0.12.5"},
+		"older": {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.11.0"}},
+			nil, Note, "NRI 0.11.0, without"},
+		"replaced": {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.1.0",
+			Replace: &debug.Module{Version: "v0.12.4"}}}, nil, OK, "NRI 0.12.4"},
+		"a fork": {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "(devel)"}},
+			nil, Note, "NRI 0.12.3, without"},
+		"incomplete": {[]*debug.Module{{Path: "other", Version: "v1.0.0"}}, nil, Note,
+			"NRI 0.12.3, without"},
 		"no program": {nil, errors.New("no"), Note, "NRI 0.12.3, without"},
 	} {
 		got := examine(t, runtimeRuns("containerd", "v2.4.2", 71), func(m *Machine) {
@@ -86,10 +91,13 @@ func TestRuntimeAway(t *testing.T) {
 	noCRI := file("etc/containerd/config.toml", "disabled_plugins = ['cri']")
 	known := agentIs(func(a *Agent) { a.Runtime.Name, a.Runtime.Version = "containerd", "v2.4.2" })
 	expect(t, map[string]expectation{
-		"away":               {away(errors.New("refused")), "containerd", Problem, "--runtime-endpoint"},
-		"without root":       {away(fs.ErrPermission), "containerd", Unknown, "run as root"},
-		"without CRI":        {both(away(errors.New("unimplemented")), with(noCRI)), "containerd", Problem, "disabled_plugins"},
-		"known to the agent": {both(runtimeFails(fs.ErrPermission), known), "containerd", OK, "containerd v2.4.2"},
+		"away": {away(errors.New("refused")), "containerd", Problem,
+			"--runtime-endpoint"},
+		"without root": {away(fs.ErrPermission), "containerd", Unknown, "run as root"},
+		"without CRI": {both(away(errors.New("unimplemented")), with(noCRI)), "containerd",
+			Problem, "disabled_plugins"},
+		"known to the agent": {both(runtimeFails(fs.ErrPermission), known), "containerd", OK,
+			"containerd v2.4.2"},
 	})
 }
 
@@ -100,26 +108,41 @@ func TestNRI(t *testing.T) {
 	config := func(text string) change { return with(file("etc/containerd/config.toml", text)) }
 	noSocket := func(m *Machine) { delete(m.Root.(fstest.MapFS), "var/run/nri/nri.sock") }
 	expect(t, map[string]expectation{
-		"on":                 {away, "nri", OK, "on, at /var/run/nri/nri.sock"},
-		"on, old":            {both(config(table+"disable = false"), runtimeIs("containerd", "1.7.24")), "nri", OK, "connected"},
-		"off":                {config(table + "disable = true"), "nri", Problem, "switched off by /etc/containerd/config.toml"},
-		"off by default":     {both(away, runtimeIs("containerd", "1.7.24")), "nri", Problem, "switched off"},
-		"off as a plugin":    {config("disabled_plugins = ['io.containerd.nri.v1.nri']"), "nri", Problem, "switched off"},
-		"no connections":     {config(table + "disable_connections = true"), "nri", Problem, "disable_connections"},
+		"on": {away, "nri", OK, "on, at /var/run/nri/nri.sock"},
+		"on, old": {both(config(table+"disable = false"),
+			runtimeIs("containerd", "1.7.24")), "nri", OK, "connected"},
+		"off": {config(table + "disable = true"), "nri", Problem,
+			"switched off by /etc/containerd/config.toml"},
+		"off by default": {both(away, runtimeIs("containerd", "1.7.24")), "nri", Problem,
+			"switched off"},
+		"off as a plugin": {config("disabled_plugins = ['io.containerd.nri.v1.nri']"), "nri",
+			Problem, "switched off"},
+		"no connections": {config(table + "disable_connections = true"), "nri", Problem,
+			"disable_connections"},
 		"no socket":          {both(away, noSocket), "nri", Problem, "no socket"},
 		"no socket by agent": {noSocket, "nri", OK, "connected"},
-		"a file":             {both(away, with(file("var/run/nri/nri.sock", "x"))), "nri", Problem, "is not a socket"},
-		"elsewhere":          {both(away, both(config(table+"socket_path = '/run/n.sock'"), socketAt("run/n.sock"))), "nri", Note, "--nri-socket=/run/n.sock"},
-		"bad configuration":  {both(away, config("version = ")), "nri", OK, "was not checked"},
-		"quick":              {config(table + "plugin_request_timeout = '10ms'"), "nri-timeouts", Note, "busy"},
-		"slow":               {config(table + "plugin_request_timeout = '5m'"), "nri-timeouts", Note, "holds up"},
-		"no duration":        {config(table + "plugin_registration_timeout = 'x'"), "nri-timeouts", Problem, "2s"},
-		"unknown timeouts":   {config("version = "), "nri-timeouts", Unknown, ""},
-		"validator off":      {config("version = 3"), "validator", Problem, "off in /etc/containerd/config.toml"},
+		"a file": {both(away, with(file("var/run/nri/nri.sock", "x"))), "nri", Problem,
+			"is not a socket"},
+		"elsewhere": {
+			both(away, both(config(table+"socket_path = '/run/n.sock'"), socketAt("run/n.sock"))),
+			"nri", Note, "--nri-socket=/run/n.sock"},
+		"bad configuration": {both(away, config("version = ")), "nri", OK, "was not checked"},
+		"quick": {config(table + "plugin_request_timeout = '10ms'"), "nri-timeouts",
+			Note, "busy"},
+		"slow": {config(table + "plugin_request_timeout = '5m'"), "nri-timeouts",
+			Note, "holds up"},
+		"no duration": {config(table + "plugin_registration_timeout = 'x'"), "nri-timeouts",
+			Problem, "2s"},
+		"unknown timeouts": {config("version = "), "nri-timeouts", Unknown, ""},
+		"validator off": {config("version = 3"), "validator", Problem,
+			"off in /etc/containerd/config.toml"},
 		"validator, no file": {config(""), "validator", Problem, "containerd reads no conf.d"},
-		"validator, for all": {config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable=true\nrequired_plugins=['mooring']"), "validator", Problem, "DaemonSet never starts"},
-		"validator, another": {config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable=true\nrequired_plugins=['x']"), "validator", Note, "[x]"},
-		"unknown validator":  {config("version = "), "validator", Unknown, ""},
+		"validator, for all": {config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\n" +
+			"enable=true\nrequired_plugins=['mooring']"), "validator", Problem,
+			"DaemonSet never starts"},
+		"validator, another": {config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\n" +
+			"enable=true\nrequired_plugins=['x']"), "validator", Note, "[x]"},
+		"unknown validator": {config("version = "), "validator", Unknown, ""},
 	})
 }
 
@@ -138,11 +161,13 @@ func TestLoadConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("config.toml", "imports = ['more.toml', '"+dir+"/d/*.toml', 'config.toml']\n"+table+"disable = true\nplugin_request_timeout = '3s'\nunknown = 1\n")
+	write("config.toml", "imports = ['more.toml', '"+dir+"/d/*.toml', 'config.toml']\n"+table+
+		"disable = true\nplugin_request_timeout = '3s'\nunknown = 1\n")
 	write("more.toml", "imports = ['"+dir+"/config.toml']\n"+table+"socket_path = '/a'\n")
 	write("d/2.toml", table+"socket_path = '/b'\n")
 	write("d/1.toml", table+"disable = false\nsocket_path = '/c'\n")
-	s := &survey{Machine: Machine{Config: filepath.Join(dir, "config.toml"), LoadConfig: loadConfig},
+	s := &survey{Machine: Machine{Config: filepath.Join(dir, "config.toml"),
+		LoadConfig: loadConfig},
 		runtimeErr: errNotChecked}
 	c, err := s.readConfig(t.Context())
 	if err != nil {
@@ -154,7 +179,8 @@ func TestLoadConfig(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for name, text := range map[string]string{
-		"import of an absent file": "imports = ['/none.toml']", "bad pattern": "imports = ['[*']", "no TOML": "a",
+		"import of an absent file": "imports = ['/none.toml']", "bad pattern": "imports = ['[*']",
+		"no TOML":         "a",
 		"no such version": "version = 99", "no boolean": table + "disable = 'x'",
 	} {
 		write("bad.toml", text)

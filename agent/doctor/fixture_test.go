@@ -16,14 +16,16 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-const limitsOf8Mi = "Limit                     Soft Limit           Hard Limit           Units     \n" +
+const limitsOf8Mi = "Limit                     Soft Limit           Hard Limit           Units " +
+	"    \n" +
 	"Max locked memory         8388608              8388608              bytes     \n"
 
 // goodFiles are the files of a node without problems and without kubelet.
 func goodFiles() map[string]string {
 	return map[string]string{
-		"proc/sys/kernel/osrelease":        "6.12.48+deb13-cloud-amd64\n",
-		"proc/mounts":                      "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n",
+		"proc/sys/kernel/osrelease": "6.12.48+deb13-cloud-amd64\n",
+		"proc/mounts": "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup " +
+			"cgroup2 rw,nosuid 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n",
 		"proc/100/comm":                    "containerd\n",
 		"proc/100/cmdline":                 "/usr/bin/containerd\x00",
 		"proc/100/limits":                  limitsOf8Mi,
@@ -53,7 +55,8 @@ func goodMachine() Machine {
 		Root:    filesOf(goodFiles()),
 		Runtime: runtimeOf(Runtime{"containerd", "v2.4.2", 100}, nil),
 		Agent: func(context.Context) (Agent, error) {
-			node := agentapi.Node{Version: "v1", Mode: "enforce", Policy: "/etc/mooring/policy.yaml"}
+			node := agentapi.Node{Version: "v1", Mode: "enforce",
+				Policy: "/etc/mooring/policy.yaml"}
 			node.NRI.State = agentapi.NRISynchronized
 			node.Tracker = agentapi.Tracker{Available: true, Processes: 3, MaxProcesses: 1000}
 			return Agent{node, 200}, nil

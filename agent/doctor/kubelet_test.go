@@ -18,7 +18,8 @@ func TestKubelet(t *testing.T) {
 		files[path] = content
 		return with(files)
 	}
-	exe := also(fstest.MapFS{"proc/300/exe": {Data: []byte("/usr/bin/kubelet"), Mode: fs.ModeSymlink}})
+	exe := also(fstest.MapFS{"proc/300/exe": {Data: []byte("/usr/bin/kubelet"),
+		Mode: fs.ModeSymlink}})
 	link := both(exe, func(m *Machine) { m.Version = kubeletVersion })
 	expect(t, map[string]expectation{
 		"none":         {with(nil), "kubelet", Note, "no process"},
@@ -32,8 +33,10 @@ func TestKubelet(t *testing.T) {
 			both(runsWith("sys/fs/cgroup/kubepods.slice/cgroup.subtree_control", "cpu"), link),
 			"kubelet", OK, "v1.37.1, cgroup driver systemd",
 		},
-		"no driver":    {both(runsWith("var/lib/kubelet/config.yaml", "a: b"), link), "kubelet", OK, "cgroup driver unknown"},
-		"not its file": {both(with(runs), both(exe, noProgramRuns)), "kubelet", Unknown, "users other than root"},
+		"no driver": {both(runsWith("var/lib/kubelet/config.yaml", "a: b"), link), "kubelet", OK,
+			"cgroup driver unknown"},
+		"not its file": {both(with(runs), both(exe, noProgramRuns)), "kubelet", Unknown,
+			"users other than root"},
 	})
 }
 
@@ -55,10 +58,12 @@ func TestProcessOfContainerd(t *testing.T) {
 	if f := examine(t, unknown)["default-memlock"]; f.Status != OK {
 		t.Errorf("%+v", f)
 	}
-	if f := examine(t, unknown, with(file("proc/101/comm", "containerd")), unknown)["default-memlock"]; f.Status != Unknown {
+	if f := examine(t, unknown, with(file("proc/101/comm", "containerd")),
+		unknown)["default-memlock"]; f.Status != Unknown {
 		t.Errorf("%+v", f)
 	}
-	if f := examine(t, with(file("proc/101/comm", "containerd")))["default-memlock"]; f.Status != OK {
+	if f := examine(t, with(file("proc/101/comm", "containerd")))["default-memlock"]; f.Status !=
+		OK {
 		t.Errorf("%+v", f)
 	}
 }

@@ -135,12 +135,19 @@ func TestCheckTrusted(t *testing.T) {
 		files map[string]func() (os.FileInfo, error)
 		want  string // empty: trusted
 	}{
-		"root's":            {nil, ""},
-		"another's":         {map[string]func() (os.FileInfo, error){"/usr/bin/runc": info(1000, 0o755)}, "write to /usr/bin/runc"},
-		"open to the group": {map[string]func() (os.FileInfo, error){"/usr/bin/runc": info(0, 0o775)}, "write to /usr/bin/runc"},
-		"in an open folder": {map[string]func() (os.FileInfo, error){"/usr": info(0, 0o777)}, "write to /usr"},
-		"another's folder":  {map[string]func() (os.FileInfo, error){"/": info(1000, 0o755)}, "write to /"},
-		"absent":            {map[string]func() (os.FileInfo, error){"/usr/bin/runc": func() (os.FileInfo, error) { return nil, fs.ErrNotExist }}, "not exist"},
+		"root's": {nil, ""},
+		"another's": {map[string]func() (os.FileInfo, error){
+			"/usr/bin/runc": info(1000, 0o755)}, "write to /usr/bin/runc"},
+		"open to the group": {map[string]func() (os.FileInfo, error){
+			"/usr/bin/runc": info(0, 0o775)}, "write to /usr/bin/runc"},
+		"in an open folder": {map[string]func() (os.FileInfo, error){"/usr": info(0, 0o777)},
+			"write to /usr"},
+		"another's folder": {map[string]func() (os.FileInfo, error){"/": info(1000, 0o755)},
+			"write to /"},
+		"absent": {map[string]func() (os.FileInfo, error){"/usr/bin/runc": func() (os.FileInfo,
+			error) {
+			return nil, fs.ErrNotExist
+		}}, "not exist"},
 	} {
 		err := checkTrusted("/usr/bin/runc", func(path string) (os.FileInfo, error) {
 			if stat, ok := test.files[path]; ok {
@@ -148,7 +155,8 @@ func TestCheckTrusted(t *testing.T) {
 			}
 			return info(0, 0o755)()
 		})
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+		if (err == nil) != (test.want == "") || err != nil &&
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 	}
@@ -183,7 +191,8 @@ func TestRunVersion(t *testing.T) {
 
 func TestEveryCheckAnswersOnThisMachine(t *testing.T) {
 	r := Examine(t.Context(),
-		ThisMachine(Options{RuntimeEndpoint: "unix://" + serveCRI(t, cri{}), AgentSocket: socketPath(t)}))
+		ThisMachine(Options{RuntimeEndpoint: "unix://" + serveCRI(t, cri{}),
+			AgentSocket: socketPath(t)}))
 	if len(r.Findings) != len(checks()) {
 		t.Errorf("%d findings of %d checks", len(r.Findings), len(checks()))
 	}
@@ -201,8 +210,12 @@ func TestEveryCheckAnswersOnThisMachine(t *testing.T) {
 }
 
 func FuzzParseSocket(f *testing.F) {
-	f.Add([]byte("\x01\x01\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x08\x00\x02\x00\x02\x00\x00\x00"))
-	f.Add([]byte("\x01\x01\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00/a\x00\x00"))
+	f.Add(
+		[]byte(
+			"\x01\x01\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x08\x00\x02\x00\x02\x00\x00\x00"))
+	f.Add(
+		[]byte(
+			"\x01\x01\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00/a\x00\x00"))
 	f.Add([]byte("short"))
 	f.Fuzz(func(_ *testing.T, data []byte) { _, _, _ = parseSocket(data) })
 }

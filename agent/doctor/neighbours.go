@@ -37,7 +37,8 @@ func neighbours(_ context.Context, s *survey) finding {
 	case len(found) > 0 && err != nil:
 		return finding{
 			Note, strings.Join(found, "; "),
-			"other plugins may change the same containers; there may be more: " + plaintext.OneLine(err.Error()), mend,
+			"other plugins may change the same containers; there may be more: " +
+				plaintext.OneLine(err.Error()), mend,
 		}
 	case len(found) > 0:
 		return finding{

@@ -23,7 +23,8 @@ import (
 func TestEventOverTheWire(t *testing.T) {
 	got := make(chan *eventsv1.Event, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.URL.Path != "/apis/events.k8s.io/v1/namespaces/vms/events" {
+		if r.Method != http.MethodPost ||
+			r.URL.Path != "/apis/events.k8s.io/v1/namespaces/vms/events" {
 			t.Errorf("unexpected request %s %s", r.Method, r.URL)
 		}
 		if agent := r.UserAgent(); !strings.Contains(agent, "mooring-agent") {
@@ -50,7 +51,8 @@ func TestEventOverTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder, err := NewRecorder(RecorderConfig{Client: client, Node: testNode, Logger: slog.New(slog.DiscardHandler)})
+	recorder, err := NewRecorder(RecorderConfig{Client: client, Node: testNode,
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,8 @@ func TestLoadConfigErrorsNameTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{path, path + "-missing"} {
-		if _, err := kubeclient.LoadConfig(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := kubeclient.LoadConfig(path); err == nil ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("LoadConfig(%q) = %v, want an error that names it", path, err)
 		}
 	}

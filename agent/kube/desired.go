@@ -89,7 +89,8 @@ func (c *PodCache) keepDesired(kept, pod *corev1.Pod) {
 	for _, container := range pod.Spec.Containers {
 		if container.Name == name {
 			kept.Spec.Containers = []corev1.Container{{
-				Name: name, Resources: corev1.ResourceRequirements{Limits: container.Resources.Limits},
+				Name:      name,
+				Resources: corev1.ResourceRequirements{Limits: container.Resources.Limits},
 			}}
 		}
 	}

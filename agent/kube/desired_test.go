@@ -16,14 +16,16 @@ import (
 
 func limits(memory, cpu string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: corev1.ResourceList{
-		corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory),
+		corev1.ResourceCPU:    resource.MustParse(cpu),
 	}}
 }
 
 func launcherPod() *corev1.Pod {
 	p := pod("uid-1", "vm-1", "default")
 	p.Annotations = map[string]string{
-		api.LauncherKey: "compute", api.VCPUsKey: "4", api.CPUQuotaKey + "/container.compute": "150%", "other": "x",
+		api.LauncherKey: "compute", api.VCPUsKey: "4",
+		api.CPUQuotaKey + "/container.compute": "150%", "other": "x",
 	}
 	p.Spec.Containers = []corev1.Container{
 		{Name: "sidecar", Image: "i", Resources: limits("1Gi", "1")},
@@ -43,7 +45,8 @@ func TestDesired(t *testing.T) {
 	client := fake.NewClientset(launcherPod(), pod("uid-2", "plain", "default"))
 	c := startCacheWith(t, client, annotated)
 	want := podapi.Desired{
-		Launcher: "compute", Limits: podapi.Limits{Memory: 4 << 30, CPU: 1500}, Pod: podapi.Limits{Memory: 5 << 30, CPU: 2000},
+		Launcher: "compute", Limits: podapi.Limits{Memory: 4 << 30, CPU: 1500},
+		Pod:  podapi.Limits{Memory: 5 << 30, CPU: 2000},
 		Size: api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}},
 	}
 	got, ok := c.Desired("uid-1", "compute")
@@ -58,7 +61,8 @@ func TestDesired(t *testing.T) {
 	changed := launcherPod()
 	changed.Annotations[api.VCPUsKey] = "8"
 	changed.Spec.Containers[1].Resources = limits("8Gi", "4")
-	if _, err := client.CoreV1().Pods(changed.Namespace).Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods(changed.Namespace).Update(t.Context(), changed,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the change", func() bool {
@@ -69,12 +73,14 @@ func TestDesired(t *testing.T) {
 		t.Errorf("%+v for another container, want nothing of compute's annotations", d)
 	}
 	changed.Annotations[api.VCPUsKey] = "lots"
-	if _, err := client.CoreV1().Pods(changed.Namespace).Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods(changed.Namespace).Update(t.Context(), changed,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the error", func() bool {
 		d, _ := c.Desired("uid-1", "compute")
-		return d.Size == api.Size{} && strings.Contains(d.Error, `vcpus.resize.mooring.dev: "lots": want a number`)
+		return d.Size == api.Size{} &&
+			strings.Contains(d.Error, `vcpus.resize.mooring.dev: "lots": want a number`)
 	})
 }
 
@@ -92,17 +98,22 @@ func TestLeanLauncher(t *testing.T) {
 	}
 	whole, own := limits("5Gi", "2"), limits("4Gi", "1500m")
 	want := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{UID: "uid-1", Namespace: "vms", Name: "vm-1", Labels: map[string]string{"kubevirt.io": "virt-launcher"}, Annotations: map[string]string{
-			api.LauncherKey: "compute", api.VCPUsKey: "4", api.CPUQuotaKey + "/container.compute": "150%",
-		}},
+		ObjectMeta: metav1.ObjectMeta{UID: "uid-1", Namespace: "vms", Name: "vm-1",
+			Labels: map[string]string{"kubevirt.io": "virt-launcher"},
+			Annotations: map[string]string{
+				api.LauncherKey: "compute", api.VCPUsKey: "4",
+				api.CPUQuotaKey + "/container.compute": "150%",
+			}},
 		Spec: corev1.PodSpec{
-			ServiceAccountName: "default", Resources: &whole, Containers: []corev1.Container{{Name: "compute", Resources: own}},
+			ServiceAccountName: "default", Resources: &whole,
+			Containers: []corev1.Container{{Name: "compute", Resources: own}},
 		},
 	}
 	if diff := cmp.Diff(want, kept); diff != "" {
 		t.Errorf("kept (-want +got)\n%s", diff)
 	}
-	if kept, err := lean(pod("uid-2", "plain", "default")); err != nil || len(kept.(*corev1.Pod).Spec.Containers) > 0 {
+	if kept, err := lean(pod("uid-2", "plain", "default")); err != nil ||
+		len(kept.(*corev1.Pod).Spec.Containers) > 0 {
 		t.Errorf("kept of a plain pod: %+v, %v", kept, err)
 	}
 }

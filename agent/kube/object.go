@@ -79,7 +79,8 @@ func reportAnnotation(event agentapi.Event) map[string]string {
 func reference(event agentapi.Event, node string) corev1.ObjectReference {
 	if event.Pod.Name == "" {
 		// Kubelet's node Events use the name as the UID, and so does `kubectl describe node`.
-		return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}
+		return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node,
+			UID: types.UID(node)}
 	}
 	ref := corev1.ObjectReference{
 		Kind:       "Pod",

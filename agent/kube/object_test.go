@@ -43,8 +43,10 @@ func TestEventObject(t *testing.T) {
 // Programs read the annotations instead of the message.
 func TestEventObjectOfAResize(t *testing.T) {
 	event := refusal("resized")
-	event.Desired = &agentapi.DesiredSize{Generation: 7, Size: api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}}}
-	want := map[string]string{"wanted.event.mooring.dev": `{"generation":7,"vcpus":4,"cpuQuota":"150%"}`}
+	event.Desired = &agentapi.DesiredSize{Generation: 7,
+		Size: api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}}}
+	want := map[string]string{
+		"wanted.event.mooring.dev": `{"generation":7,"vcpus":4,"cpuQuota":"150%"}`}
 	if diff := cmp.Diff(want, eventObject(event, testNode, 1).Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
@@ -58,14 +60,18 @@ func TestEventObjectOfAResize(t *testing.T) {
 // The pod's report is available to programs, within a limit. Another report does not end a series.
 func TestEventObjectWithAReport(t *testing.T) {
 	event := refusal("resized")
-	event.Report = &podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs"}}
-	want := map[string]string{"report.event.mooring.dev": `{"generation":7,"state":"Resizing","plan":["set 4 vCPUs"]}`}
+	event.Report = &podapi.Report{Generation: 7, State: podapi.StateResizing,
+		Plan: []string{"set 4 vCPUs"}}
+	want := map[string]string{
+		"report.event.mooring.dev": `{"generation":7,"state":"Resizing","plan":["set 4 vCPUs"]}`}
 	if diff := cmp.Diff(want, eventObject(event, testNode, 1).Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	both := event
-	both.Desired, both.Report = &agentapi.DesiredSize{Generation: 7}, &podapi.Report{Generation: 7, State: podapi.StateResizing}
-	want = map[string]string{"wanted.event.mooring.dev": `{"generation":7}`, "report.event.mooring.dev": `{"generation":7,"state":"Resizing"}`}
+	both.Desired, both.Report = &agentapi.DesiredSize{Generation: 7},
+		&podapi.Report{Generation: 7, State: podapi.StateResizing}
+	want = map[string]string{"wanted.event.mooring.dev": `{"generation":7}`,
+		"report.event.mooring.dev": `{"generation":7,"state":"Resizing"}`}
 	if diff := cmp.Diff(want, eventObject(both, testNode, 1).Annotations); diff != "" {
 		t.Errorf("both annotations (-want +got):\n%s", diff)
 	}
@@ -86,7 +92,8 @@ func TestEventObjectWithoutAPodIsAboutTheNode(t *testing.T) {
 		t.Errorf("regarding (-want +got):\n%s", diff)
 	}
 	if got.Namespace != metav1.NamespaceDefault {
-		t.Errorf("namespace %q, want %q: the API server refuses others", got.Namespace, metav1.NamespaceDefault)
+		t.Errorf("namespace %q, want %q: the API server refuses others", got.Namespace,
+			metav1.NamespaceDefault)
 	}
 }
 

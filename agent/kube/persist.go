@@ -16,15 +16,16 @@ const attemptTimeout = 5 * time.Second
 func persist(ctx context.Context, write func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.25, Steps: 5}
 	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (done bool, err error) {
-		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-		defer cancel()
-		last = write(ctx)
-		if last == nil || !worthRetrying(last) {
-			return true, last
-		}
-		return false, nil
-	})
+	err := wait.ExponentialBackoffWithContext(ctx, backoff,
+		func(ctx context.Context) (done bool, err error) {
+			ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+			defer cancel()
+			last = write(ctx)
+			if last == nil || !worthRetrying(last) {
+				return true, last
+			}
+			return false, nil
+		})
 	if err != nil && last != nil {
 		return last
 	}

@@ -94,7 +94,8 @@ func accountOf(pod *corev1.Pod) string {
 
 func (c *PodCache) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 	if ctx.Err() == nil {
-		c.logger.WarnContext(ctx, "watching the pods of this node failed; service accounts of new pods are unknown until it works again",
+		c.logger.WarnContext(ctx, "watching the pods of this node failed; service accounts of "+
+			"new pods are unknown until it works again",
 			slog.Any("error", err))
 	}
 	cache.DefaultWatchErrorHandler(ctx, r, err)
@@ -104,11 +105,13 @@ func podsOfNode(client kubernetes.Interface, node string) cache.ListerWatcher {
 	selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object,
+			error) {
 			options.FieldSelector = selector
 			return pods.List(ctx, options)
 		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (
+			watch.Interface, error) {
 			options.FieldSelector = selector
 			return pods.Watch(ctx, options)
 		},
@@ -134,7 +137,8 @@ func trimPod(node string) cache.TransformFunc {
 			Spec: corev1.PodSpec{ServiceAccountName: pod.Spec.ServiceAccountName},
 		}
 		if isMirror(pod, node) {
-			kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: pod.Annotations[corev1.MirrorPodAnnotationKey]}
+			kept.Annotations = map[string]string{
+				corev1.MirrorPodAnnotationKey: pod.Annotations[corev1.MirrorPodAnnotationKey]}
 			kept.OwnerReferences = pod.OwnerReferences
 		}
 		return kept, nil
@@ -145,7 +149,8 @@ func trimPod(node string) cache.TransformFunc {
 // API server gives mirrors no service account.
 func isMirror(pod *corev1.Pod, node string) bool {
 	owner := metav1.GetControllerOf(pod)
-	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" && pod.Spec.ServiceAccountName == "" &&
+	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" &&
+		pod.Spec.ServiceAccountName == "" &&
 		owner != nil && owner.Kind == "Node" && owner.Name == node
 }
 

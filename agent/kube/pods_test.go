@@ -39,7 +39,8 @@ func pod(uid, name, account string) *corev1.Pod {
 func mirrorPod(apiUID, runtimeUID, name string) *corev1.Pod {
 	p := pod(apiUID, name, "")
 	p.Annotations[corev1.MirrorPodAnnotationKey] = runtimeUID
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: testNode, Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: testNode,
+		Controller: new(true)}}
 	return p
 }
 
@@ -102,7 +103,8 @@ func TestServiceAccount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, known := c.ServiceAccount(tt.uid)
 			if got != tt.want || known != tt.known {
-				t.Errorf("ServiceAccount(%q) = %q, %t; want %q, %t", tt.uid, got, known, tt.want, tt.known)
+				t.Errorf("ServiceAccount(%q) = %q, %t; want %q, %t", tt.uid, got, known,
+					tt.want, tt.known)
 			}
 		})
 	}
@@ -118,20 +120,28 @@ func TestServiceAccountIsNotForgedByMirrors(t *testing.T) {
 	c := startCache(t, fake.NewClientset(
 		pod("victim", "vm-1", "default"),
 		forged("perfect", "victim", func(*corev1.Pod) {}),
-		forged("account", "not-seen", func(p *corev1.Pod) { p.Spec.ServiceAccountName = "powerful" }),
+		forged("account", "not-seen", func(p *corev1.Pod) {
+			p.Spec.ServiceAccountName = "powerful"
+		}),
 		forged("owner", "not-seen-either", func(p *corev1.Pod) { p.OwnerReferences = nil }),
 		forged("node", "nor-this", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "node-2" }),
-		forged("kind", "nor-that", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }),
-		forged("loose", "loosely-owned", func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }),
+		forged("kind", "nor-that", func(p *corev1.Pod) {
+			p.OwnerReferences[0].Kind = "ReplicaSet"
+		}),
+		forged("loose", "loosely-owned", func(p *corev1.Pod) {
+			p.OwnerReferences[0].Controller = nil
+		}),
 		mirrorPod("uid-a", "twice", "a"), mirrorPod("uid-b", "twice", "b"),
 	))
 	if got, known := c.ServiceAccount("victim"); got != "default" || !known {
 		t.Errorf("service account of the pod = %q, %t, want its own", got, known)
 	}
 	if got, known := c.ServiceAccount("uid-account"); got != "powerful" || !known {
-		t.Errorf("service account of a pod that only looks like a mirror = %q, %t, want its own", got, known)
+		t.Errorf("service account of a pod that only looks like a mirror = %q, %t, want its own",
+			got, known)
 	}
-	for _, uid := range []string{"not-seen", "not-seen-either", "nor-this", "nor-that", "loosely-owned", "twice"} {
+	for _, uid := range []string{"not-seen", "not-seen-either", "nor-this", "nor-that",
+		"loosely-owned", "twice"} {
 		if got, known := c.ServiceAccount(uid); known {
 			t.Errorf("ServiceAccount(%q) = %q, want it unknown", uid, got)
 		}
@@ -143,7 +153,8 @@ func TestServiceAccountFollowsTheWatch(t *testing.T) {
 	c := startCache(t, client)
 	pods := client.CoreV1().Pods("vms")
 
-	if _, err := pods.Create(t.Context(), pod("uid-1", "vm-1", "late"), metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(t.Context(), pod("uid-1", "vm-1", "late"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the created pod", func() bool {
@@ -160,7 +171,8 @@ func TestServiceAccountFollowsTheWatch(t *testing.T) {
 }
 
 func TestServiceAccountBeforeTheFirstList(t *testing.T) {
-	c, err := NewPodCache(fake.NewClientset(pod("uid-1", "vm-1", "default")), testNode, slog.New(slog.DiscardHandler))
+	c, err := NewPodCache(fake.NewClientset(pod("uid-1", "vm-1", "default")), testNode,
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +184,8 @@ func TestServiceAccountBeforeTheFirstList(t *testing.T) {
 func TestPodCacheAsksForItsNodeOnly(t *testing.T) {
 	client := fake.NewClientset()
 	selectors := make(chan string, 10)
-	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool,
+		runtime.Object, error) {
 		selectors <- action.(clienttesting.ListAction).GetListRestrictions().Fields.String()
 		return false, nil, nil
 	})
@@ -207,7 +220,8 @@ func TestLean(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		UID: "uid-api", Namespace: "vms", Name: "static", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
+		UID: "uid-api", Namespace: "vms", Name: "static",
+		Annotations:     map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
 		OwnerReferences: mirror.OwnerReferences,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

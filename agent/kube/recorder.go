@@ -120,7 +120,9 @@ func (r *Recorder) flush(ctx context.Context) {
 }
 
 // cancelledAfter returns a context that lives for grace after parent is done.
-func cancelledAfter(parent context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+func cancelledAfter(
+	parent context.Context, grace time.Duration,
+) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
 		select {

@@ -64,7 +64,8 @@ func (r *recording) start(t *testing.T) {
 
 func (r *recording) list(t *testing.T) []eventsv1.Event {
 	t.Helper()
-	list, err := r.client.EventsV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	list, err := r.client.EventsV1().Events(metav1.NamespaceAll).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,8 @@ func TestASeriesHasTheLatestReport(t *testing.T) {
 		r.start(t)
 		report := func(plan string) {
 			e := refusal("failed")
-			e.Desired, e.Report = &agentapi.DesiredSize{Generation: 7}, &podapi.Report{Generation: 7, State: podapi.StateFailed, Plan: []string{plan}}
+			e.Desired, e.Report = &agentapi.DesiredSize{Generation: 7},
+				&podapi.Report{Generation: 7, State: podapi.StateFailed, Plan: []string{plan}}
 			r.Record(e)
 			synctest.Wait()
 		}
@@ -124,7 +126,8 @@ func TestASeriesHasTheLatestReport(t *testing.T) {
 			wantCounts(t, r.list(t), map[string]int32{"failed": count})
 			want := map[string]string{
 				"wanted.event.mooring.dev": `{"generation":7}`,
-				"report.event.mooring.dev": `{"generation":7,"state":"Failed","plan":["` + plan + `"]}`,
+				"report.event.mooring.dev": `{"generation":7,"state":"Failed","plan":["` +
+					plan + `"]}`,
 			}
 			if diff := cmp.Diff(want, r.list(t)[0].Annotations); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
@@ -189,7 +192,8 @@ func TestAnExpiredSeriesStartsAnew(t *testing.T) {
 		r.Record(refusal("too much"))
 		synctest.Wait()
 		expired := r.list(t)[0]
-		if err := r.client.EventsV1().Events("vms").Delete(t.Context(), expired.Name, metav1.DeleteOptions{}); err != nil {
+		if err := r.client.EventsV1().Events("vms").Delete(t.Context(), expired.Name,
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		r.Record(refusal("too much"))
@@ -258,13 +262,14 @@ func TestFlushIsBounded(t *testing.T) {
 
 // fail makes the next n creations fail with err; all of them when n is negative.
 func (r *recording) fail(err error, n int) {
-	r.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if n == 0 {
-			return false, nil, nil
-		}
-		n--
-		return true, nil, err
-	})
+	r.client.PrependReactor("create", "events",
+		func(clienttesting.Action) (bool, runtime.Object, error) {
+			if n == 0 {
+				return false, nil, nil
+			}
+			n--
+			return true, nil, err
+		})
 }
 
 func TestRetries(t *testing.T) {
@@ -274,10 +279,13 @@ func TestRetries(t *testing.T) {
 		times int
 		want  outcomes
 	}{
-		"server away for a while": {err: errors.New("connection refused"), times: 3, want: outcomes{Written: 1}},
-		"server busy":             {err: busy, times: 1, want: outcomes{Written: 1}},
-		"server away":             {err: errors.New("connection refused"), times: -1, want: outcomes{Failed: 1}},
-		"server says no":          {err: apierrors.NewForbidden(eventsv1.Resource("events"), "e", nil), times: 1, want: outcomes{Failed: 1}},
+		"server away for a while": {err: errors.New("connection refused"), times: 3,
+			want: outcomes{Written: 1}},
+		"server busy": {err: busy, times: 1, want: outcomes{Written: 1}},
+		"server away": {err: errors.New("connection refused"), times: -1,
+			want: outcomes{Failed: 1}},
+		"server says no": {err: apierrors.NewForbidden(eventsv1.Resource("events"), "e", nil),
+			times: 1, want: outcomes{Failed: 1}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

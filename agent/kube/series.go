@@ -89,7 +89,8 @@ func (r *Recorder) create(ctx context.Context, key seriesKey, object *eventsv1.E
 	})
 	if err != nil {
 		r.count(Failed)
-		r.logger.WarnContext(ctx, "writing a Kubernetes Event failed", slog.String("reason", object.Reason),
+		r.logger.WarnContext(ctx, "writing a Kubernetes Event failed",
+			slog.String("reason", object.Reason),
 			slog.String("pod", key.pod.Namespace+"/"+key.pod.Name), slog.Any("error", err))
 		return
 	}
@@ -143,7 +144,8 @@ func (r *Recorder) writeOne(ctx context.Context, key seriesKey, known *series) {
 		// Events expire. The next equal event starts a new series.
 		delete(r.series, key)
 	default:
-		r.logger.WarnContext(ctx, "counting a repeated Kubernetes Event failed", slog.String("reason", string(key.reason)),
+		r.logger.WarnContext(ctx, "counting a repeated Kubernetes Event failed",
+			slog.String("reason", string(key.reason)),
 			slog.String("pod", key.pod.Namespace+"/"+key.pod.Name), slog.Any("error", err))
 	}
 }

@@ -65,17 +65,20 @@ func TestBrokenDaemons(t *testing.T) {
 		}
 	}
 	for name, handle := range map[string]func(net.Conn){
-		"closes":             func(net.Conn) {},
-		"closes on request":  func(conn net.Conn) { _, _ = conn.Read(make([]byte, 28)) },
-		"no length":          message(0, strings.Repeat("\x00", 100)),
-		"too short":          message(27, strings.Repeat("\x00", 100)),
-		"too long":           message(1<<32-1, strings.Repeat("\xff", 100)),
-		"cut":                message(100, "\x00\x00"),
-		"of another":         message(28, strings.Repeat("\xff", 24)),
-		"another's protocol": func(conn net.Conn) { _, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n") },
+		"closes":            func(net.Conn) {},
+		"closes on request": func(conn net.Conn) { _, _ = conn.Read(make([]byte, 28)) },
+		"no length":         message(0, strings.Repeat("\x00", 100)),
+		"too short":         message(27, strings.Repeat("\x00", 100)),
+		"too long":          message(1<<32-1, strings.Repeat("\xff", 100)),
+		"cut":               message(100, "\x00\x00"),
+		"of another":        message(28, strings.Repeat("\xff", 24)),
+		"another's protocol": func(conn net.Conn) {
+			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		},
 	} {
 		d := listen(t, handle)
-		if err := d.Shutdown(t.Context(), vm1.UUID, always); err == nil || errors.Is(err, ErrNoDomain) {
+		if err := d.Shutdown(t.Context(), vm1.UUID, always); err == nil ||
+			errors.Is(err, ErrNoDomain) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -100,7 +103,8 @@ func TestFramed(t *testing.T) {
 		sent = append(binary.BigEndian.AppendUint32(sent, uint32(size)), body...)
 	}
 	for name, reader := range map[string]io.Reader{
-		"at once": strings.NewReader(string(sent)), "byte by byte": iotest.OneByteReader(strings.NewReader(string(sent))),
+		"at once":      strings.NewReader(string(sent)),
+		"byte by byte": iotest.OneByteReader(strings.NewReader(string(sent))),
 	} {
 		got, err := io.ReadAll(&framed{Conn: readConn{Reader: reader}})
 		if err != nil || string(got) != string(sent) {
@@ -140,7 +144,8 @@ func TestShutdownAfterAChange(t *testing.T) {
 	}{
 		"nothing": {func(*testing.T, string) {}, nil},
 		"started anew": {func(t *testing.T, dir string) {
-			replaced := bytes.Replace(read(t, "libvirt-9.0.xml"), []byte("pid='5222'"), []byte("pid='5223'"),
+			replaced := bytes.Replace(read(t, "libvirt-9.0.xml"), []byte("pid='5222'"),
+				[]byte("pid='5223'"),
 				1)
 			write(t, dir, "vm-1.xml", replaced)
 		}, ErrOtherProcess},
@@ -149,7 +154,8 @@ func TestShutdownAfterAChange(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, ErrNoDomain},
-		"no record": {func(t *testing.T, dir string) { write(t, dir, "vm-1.xml", nil) }, io.ErrUnexpectedEOF},
+		"no record": {func(t *testing.T, dir string) { write(t, dir, "vm-1.xml", nil) },
+			io.ErrUnexpectedEOF},
 		"no directory": {func(t *testing.T, dir string) {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)

@@ -53,7 +53,8 @@ func parse(r io.Reader) (d Domain, ok bool, err error) {
 	}
 	id, err := uuid.Parse(strings.TrimSpace(s.Domain.UUID))
 	if err != nil || s.Domain.Name == "" {
-		return d, false, fmt.Errorf("name %q, uuid %q: want name and UUID of a domain", s.Domain.Name,
+		return d, false, fmt.Errorf("name %q, uuid %q: want name and UUID of a domain",
+			s.Domain.Name,
 			s.Domain.UUID)
 	}
 	d.Name, d.UUID = s.Domain.Name, id.String()

@@ -185,7 +185,8 @@ func TestRealLibvirt(t *testing.T) {
 		t.Errorf("%+v is not run by %q", d, argsOf(d.PID))
 	}
 	former := Domain{Name: d.Name, UUID: d.UUID, PID: d.PID + 1}
-	if err := r.Shutdown(t.Context(), d.UUID, func() error { return r.Runs(former) }); !errors.Is(err, ErrOtherProcess) {
+	if err := r.Shutdown(t.Context(), d.UUID, func() error { return r.Runs(former) }); !errors.Is(
+		err, ErrOtherProcess) {
 		t.Errorf("shutdown of an earlier process: %v", err)
 	}
 	// The firmware ignores the button: the test only checks the call.

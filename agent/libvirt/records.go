@@ -47,7 +47,8 @@ func (r Records) List() (domains []Domain, err error) {
 	for _, name := range recordNames(entries) {
 		d, ok, err := readRecord(dir, name)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, name), err))
+			faults = append(faults,
+				fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, name), err))
 		}
 		if ok {
 			domains = append(domains, d)
@@ -67,7 +68,8 @@ func (r Records) Runs(d Domain) error {
 	now, ok, err := readRecord(dir, d.Name+recordSuffix)
 	switch {
 	case err != nil:
-		return fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, d.Name+recordSuffix), err)
+		return fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, d.Name+recordSuffix),
+			err)
 	case !ok:
 		return fmt.Errorf("%w: there is no record of %s", ErrNoDomain, d.Name)
 	case now != d:

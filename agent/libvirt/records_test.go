@@ -85,21 +85,33 @@ func TestUnreadable(t *testing.T) {
 		put  func(path string) error
 		want string
 	}{
-		"empty":         {content(""), "unexpected EOF"},
-		"cut":           {content(good[:len(good)-30]), "unexpected EOF"},
-		"no XML":        {content("<domstatus"), "unexpected EOF"},
-		"a domain":      {content("<domain id='1'><name>bad</name></domain>"), `root element "domain": want domstatus`},
-		"no pid":        {content("<domstatus state='running'/>"), "no pid"},
-		"a pid":         {content("<domstatus pid='x'/>"), `pid "x": want a number`},
-		"a large pid":   {content("<domstatus pid='4294967297'/>"), `pid "4294967297": want a number`},
-		"no domain":     {content("<domstatus pid='7'/>"), `name "", uuid "": want name and UUID of a domain`},
-		"another's":     {content(strings.Replace(good, "5222", "7", 1)), `the record is about domain "vm-1"`},
-		"a link":        {func(path string) error { return os.Symlink("vm-1.xml", path) }, "too many levels of symbolic links"},
-		"a pipe":        {func(path string) error { return unix.Mkfifo(path, 0o600) }, "want a regular file"},
-		"a directory":   {func(path string) error { return os.Mkdir(path, 0o700) }, "want a regular file"},
-		"a huge file":   {func(path string) error { return errors.Join(content("")(path), os.Truncate(path, maxRecord+1)) }, "want at most 8388608"},
-		"an entity":     {content("<!DOCTYPE d [<!ENTITY e 'x'>]><domstatus pid='7'><domain><name>&e;</name></domain></domstatus>"), "invalid character entity"},
-		"not printable": {content("<domstatus pid='7'><domain><name>\x01</name></domain></domstatus>"), "illegal character"},
+		"empty":  {content(""), "unexpected EOF"},
+		"cut":    {content(good[:len(good)-30]), "unexpected EOF"},
+		"no XML": {content("<domstatus"), "unexpected EOF"},
+		"a domain": {content("<domain id='1'><name>bad</name></domain>"),
+			`root element "domain": want domstatus`},
+		"no pid": {content("<domstatus state='running'/>"), "no pid"},
+		"a pid":  {content("<domstatus pid='x'/>"), `pid "x": want a number`},
+		"a large pid": {content("<domstatus pid='4294967297'/>"),
+			`pid "4294967297": want a number`},
+		"no domain": {content("<domstatus pid='7'/>"),
+			`name "", uuid "": want name and UUID of a domain`},
+		"another's": {content(strings.Replace(good, "5222", "7", 1)),
+			`the record is about domain "vm-1"`},
+		"a link": {func(path string) error { return os.Symlink("vm-1.xml", path) },
+			"too many levels of symbolic links"},
+		"a pipe": {func(path string) error { return unix.Mkfifo(path, 0o600) },
+			"want a regular file"},
+		"a directory": {func(path string) error { return os.Mkdir(path, 0o700) },
+			"want a regular file"},
+		"a huge file": {func(path string) error {
+			return errors.Join(content("")(path), os.Truncate(path, maxRecord+1))
+		}, "want at most 8388608"},
+		"an entity": {content("<!DOCTYPE d [<!ENTITY e 'x'>]><domstatus " +
+			"pid='7'><domain><name>&e;</name></domain></domstatus>"), "invalid character entity"},
+		"not printable": {
+			content("<domstatus pid='7'><domain><name>\x01</name></domain></domstatus>"),
+			"illegal character"},
 	} {
 		r := records(t)
 		if err := test.put(filepath.Join(r.Dir, "bad.xml")); err != nil {

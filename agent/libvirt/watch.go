@@ -71,7 +71,8 @@ func (w *watch) listen(ctx context.Context) bool {
 	}
 	if !w.polling {
 		w.polling = true
-		w.logger.Warn("the kernel sends no notifications about libvirt's records; the agent polls them instead",
+		w.logger.Warn("the kernel sends no notifications about libvirt's records; the agent "+
+			"polls them instead",
 			"every", w.poll, "dir", w.dir, "error", err)
 	}
 	mark(w.dirty)

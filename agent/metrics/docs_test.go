@@ -36,7 +36,8 @@ func TestEveryAlertHasARemedy(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(alertsYAML.FindStringSubmatch(doc)[1]), &file); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(alertsYAML.FindStringSubmatch(doc)[1]),
+		&file); err != nil {
 		t.Fatal(err)
 	}
 	var rules, rows []string
@@ -80,7 +81,8 @@ func TestDocumentedMetricsExist(t *testing.T) {
 			continue
 		}
 		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
-			if of, ok := strings.CutSuffix(name, suffix); ok && strings.HasPrefix(metrics[of], "histogram") {
+			if of, ok := strings.CutSuffix(name, suffix); ok &&
+				strings.HasPrefix(metrics[of], "histogram") {
 				base = of
 			}
 		}
@@ -117,7 +119,8 @@ func reasonsAtZero(t *testing.T) map[string]bool {
 			continue
 		}
 		for _, metric := range family.GetMetric() {
-			all[metric.GetLabel()[0].GetValue()+" "+metric.GetLabel()[1].GetValue()] = true // sorted by name
+			// sorted by name
+			all[metric.GetLabel()[0].GetValue()+" "+metric.GetLabel()[1].GetValue()] = true
 		}
 	}
 	return all
@@ -155,7 +158,8 @@ func served(t *testing.T) map[string]string {
 		if len(labels) == 0 {
 			labels = []string{"none"}
 		}
-		all[family.GetName()] = strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ", ")
+		all[family.GetName()] = strings.ToLower(family.GetType().String()) + " " +
+			strings.Join(labels, ", ")
 	}
 	return all
 }

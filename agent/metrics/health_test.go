@@ -22,9 +22,11 @@ func TestEndpoints(t *testing.T) {
 		status       int
 		body         string
 	}{
-		"alive":            {Endpoints{Checks: []Check{notReady}}, "GET", "/healthz", 200, "ok\n"},
-		"ready":            {Endpoints{Checks: []Check{ready}}, "GET", "/readyz", 200, "[+]nri ok\n"},
-		"not ready":        {Endpoints{Checks: []Check{ready, notReady}}, "GET", "/readyz", 503, "[+]nri ok\n[-]pods failed: the first list has not arrived\n"},
+		"alive": {Endpoints{Checks: []Check{notReady}}, "GET", "/healthz", 200, "ok\n"},
+		"ready": {Endpoints{Checks: []Check{ready}}, "GET", "/readyz", 200,
+			"[+]nri ok\n"},
+		"not ready": {Endpoints{Checks: []Check{ready, notReady}}, "GET", "/readyz", 503,
+			"[+]nri ok\n[-]pods failed: the first list has not arrived\n"},
 		"metrics":          {Endpoints{}, "GET", "/metrics", 200, "metrics"},
 		"no profiler":      {Endpoints{}, "GET", "/debug/pprof/", 404, "404 page not found\n"},
 		"nothing to write": {Endpoints{}, "POST", "/healthz", 405, "Method Not Allowed\n"},
@@ -33,9 +35,11 @@ func TestEndpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.endpoints.Metrics = served
 			w := httptest.NewRecorder()
-			tt.endpoints.Handler().ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, http.NoBody))
+			tt.endpoints.Handler().ServeHTTP(w,
+				httptest.NewRequest(tt.method, tt.path, http.NoBody))
 			if w.Code != tt.status || w.Body.String() != tt.body {
-				t.Errorf("%s %s: %d %q, want %d %q", tt.method, tt.path, w.Code, w.Body, tt.status, tt.body)
+				t.Errorf("%s %s: %d %q, want %d %q", tt.method, tt.path, w.Code, w.Body,
+					tt.status, tt.body)
 			}
 		})
 	}

@@ -51,19 +51,26 @@ func New(build Build) *Metrics {
 			"Connections to the container runtime that failed or ended."),
 		abandoned: counter("nri_abandoned_stubs_total",
 			"Hanging attempts to connect that the agent abandoned, with their memory."),
-		events: counters("events_total", "Events about launchers that the agent wrote, by type and reason.", "type",
+		events: counters("events_total", "Events about launchers that the agent wrote, by type "+
+			"and reason.", "type",
 			"reason"),
 		checks: counters("guard_checks_total",
-			"Comparisons of a granted setting with the kernel's value, by setting and result.", "setting", "status"),
+			"Comparisons of a granted setting with the kernel's value, by setting and result.",
+			"setting", "status"),
 		changes: counters("guard_changes_total",
-			"Checks whose result differs from the previous check, by setting and result.", "setting", "status"),
+			"Checks whose result differs from the previous check, by setting and result.",
+			"setting", "status"),
 		checksDropped: counter("guard_checks_dropped_total",
-			"Checks skipped because too many were waiting. The next regular check makes up for one."),
-		kubeEvents: counters("kube_events_total", "Events sent to the Kubernetes API, by outcome.", "status"),
-		vmActions: counters("vm_actions_total", "Actions to end VM processes, by action and result.",
+			"Checks skipped because too many were waiting. The next regular check makes up "+
+				"for one."),
+		kubeEvents: counters("kube_events_total", "Events sent to the Kubernetes API, by outcome.",
+			"status"),
+		vmActions: counters("vm_actions_total", "Actions to end VM processes, by action and "+
+			"result.",
 			"action", "status"),
 		hintsDropped: counter("hints_dropped_total",
-			"Kernel events dropped because too many were waiting. A full scan finds the same facts."),
+			"Kernel events dropped because too many were waiting. A full scan finds the same "+
+				"facts."),
 	}
 	m.registry.MustRegister(
 		m.requests, m.duration, m.decisions, m.synchronized, m.disconnects, m.abandoned, m.events,
@@ -82,7 +89,8 @@ func (m *Metrics) Handler() http.Handler {
 }
 
 func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name,
+		Help: help})
 }
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {

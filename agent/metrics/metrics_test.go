@@ -47,7 +47,8 @@ func exercised(t *testing.T) *Metrics {
 
 func testLaunchers() []agentapi.Launcher {
 	return []agentapi.Launcher{
-		{State: agentapi.StateRunning, Phase: agentapi.PhaseActive, VMs: []agentapi.VM{{State: agentapi.VMRunning}}},
+		{State: agentapi.StateRunning, Phase: agentapi.PhaseActive,
+			VMs: []agentapi.VM{{State: agentapi.VMRunning}}},
 		{State: agentapi.StateRunning, Phase: agentapi.PhaseDraining, VMs: []agentapi.VM{
 			{State: agentapi.VMRunning}, {State: agentapi.VMKilling},
 		}},
@@ -179,9 +180,12 @@ mooring_vm_actions_total{action="terminate",status="error"} 0
 mooring_vm_actions_total{action="terminate",status="ok"} 1
 `
 	err := testutil.GatherAndCompare(exercised(t).registry, strings.NewReader(want),
-		"mooring_build_info", "mooring_events_total", "mooring_guard_changes_total", "mooring_guard_checks_dropped_total",
-		"mooring_guard_checks_total", "mooring_kube_events_total", "mooring_decisions_total", "mooring_nri_requests_total",
-		"mooring_nri_abandoned_stubs_total", "mooring_nri_disconnects_total", "mooring_nri_synchronizations_total",
+		"mooring_build_info", "mooring_events_total", "mooring_guard_changes_total",
+		"mooring_guard_checks_dropped_total",
+		"mooring_guard_checks_total", "mooring_kube_events_total", "mooring_decisions_total",
+		"mooring_nri_requests_total",
+		"mooring_nri_abandoned_stubs_total", "mooring_nri_disconnects_total",
+		"mooring_nri_synchronizations_total",
 		"mooring_vm_actions_total", "mooring_hints_dropped_total")
 	if err != nil {
 		t.Error(err)
@@ -196,7 +200,8 @@ func TestWatchTwice(t *testing.T) {
 
 func TestMetricsAreServed(t *testing.T) {
 	w := httptest.NewRecorder()
-	exercised(t).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	exercised(t).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics",
+		http.NoBody))
 	for _, want := range []string{"mooring_build_info", "go_goroutines",
 		"process_start_time_seconds"} {
 		if !strings.Contains(w.Body.String(), want) {

@@ -110,7 +110,8 @@ func byState(launchers []agentapi.Launcher) map[agentapi.State]float64 {
 
 func byPhase(launchers []agentapi.Launcher) map[agentapi.Phase]float64 {
 	counts := map[agentapi.Phase]float64{
-		agentapi.PhaseRegistered: 0, agentapi.PhaseActive: 0, agentapi.PhaseDraining: 0, agentapi.PhaseDone: 0,
+		agentapi.PhaseRegistered: 0, agentapi.PhaseActive: 0, agentapi.PhaseDraining: 0,
+		agentapi.PhaseDone: 0,
 	}
 	for i := range launchers {
 		if phase := launchers[i].Phase; phase != "" {

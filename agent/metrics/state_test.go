@@ -55,14 +55,17 @@ func TestGauges(t *testing.T) {
 func TestGaugesOfAnAgentThatKnowsNothing(t *testing.T) {
 	collector := newStateCollector(State{
 		Launchers: func() []agentapi.Launcher { return nil },
-		Node:      func() agentapi.Node { return agentapi.Node{NRI: agentapi.NRI{State: agentapi.NRIConnected}} },
+		Node: func() agentapi.Node {
+			return agentapi.Node{NRI: agentapi.NRI{State: agentapi.NRIConnected}}
+		},
 	})
 	const want = `
 # HELP mooring_nri_synchronized 1 while the container runtime calls the agent for every container, 0 otherwise.
 # TYPE mooring_nri_synchronized gauge
 mooring_nri_synchronized 0
 `
-	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "mooring_nri_synchronized",
+	err := testutil.CollectAndCompare(collector, strings.NewReader(want),
+		"mooring_nri_synchronized",
 		"mooring_memlock_max_bytes")
 	if err != nil {
 		t.Error(err)

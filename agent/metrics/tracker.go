@@ -42,7 +42,8 @@ func newTrackerCollector(state State) *trackerCollector {
 				func(t agentapi.Tracker) float64 { return float64(t.MaxGroups) }),
 			counted("tracker_events_lost_total", "Events lost because the kernel's ring was full.",
 				func(t agentapi.Tracker) float64 { return float64(t.LostEvents) }),
-			counted("tracker_map_full_total", "Processes not tracked because the kernel's map was full.",
+			counted("tracker_map_full_total", "Processes not tracked because the kernel's map "+
+				"was full.",
 				func(t agentapi.Tracker) float64 { return float64(t.LostProcesses) }),
 			counted("tracker_stale_processes_total",
 				"Processes whose end was missed, found when the kernel reused their pid.",

@@ -10,19 +10,23 @@ import (
 // would show no increase.
 func (m *Metrics) startAtZero() {
 	m.eventsAtZero(agentapi.Warning,
-		agentapi.ReasonMemlockRefused, agentapi.ReasonCgroupRefused, agentapi.ReasonAnnotationInvalid,
+		agentapi.ReasonMemlockRefused, agentapi.ReasonCgroupRefused,
+		agentapi.ReasonAnnotationInvalid,
 		agentapi.ReasonNeighbourMemlock, agentapi.ReasonPodDirFailed, agentapi.ReasonWouldRefuse,
 		agentapi.ReasonLimitMissing, agentapi.ReasonCgroupDiffers, agentapi.ReasonCgroupIneffective,
 		agentapi.ReasonVMUnattended, agentapi.ReasonOwnerGone, agentapi.ReasonLauncherHung,
 		agentapi.ReasonVMKilled, agentapi.ReasonVMStuck, agentapi.ReasonWouldStop,
-		agentapi.ReasonGracePeriodRefused, agentapi.ReasonDomainRefused, agentapi.ReasonDomainClaimed, agentapi.ReasonLeaseExpired,
+		agentapi.ReasonGracePeriodRefused, agentapi.ReasonDomainRefused,
+		agentapi.ReasonDomainClaimed, agentapi.ReasonLeaseExpired,
 		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, // failed actions
 		agentapi.ReasonResizeFailed,
 	)
 	m.eventsAtZero(agentapi.Normal,
 		agentapi.ReasonLimitRepaired, agentapi.ReasonLimitYielded, agentapi.ReasonWouldSet,
-		agentapi.ReasonVMStarted, agentapi.ReasonVMGone, agentapi.ReasonStopRequested, agentapi.ReasonStopConfirmed,
-		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, agentapi.ReasonResizeStarted, agentapi.ReasonResizeDone,
+		agentapi.ReasonVMStarted, agentapi.ReasonVMGone, agentapi.ReasonStopRequested,
+		agentapi.ReasonStopConfirmed,
+		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, agentapi.ReasonResizeStarted,
+		agentapi.ReasonResizeDone,
 	)
 	for _, outcome := range []plugin.Outcome{
 		plugin.OutcomeSet, plugin.OutcomeYielded, plugin.OutcomeRefused,
@@ -31,7 +35,8 @@ func (m *Metrics) startAtZero() {
 		m.decisions.WithLabelValues(string(outcome))
 	}
 	for _, action := range []string{
-		supervisor.ActionShutdown, supervisor.ActionTerminate, supervisor.ActionKill, supervisor.ActionConfirmStop,
+		supervisor.ActionShutdown, supervisor.ActionTerminate, supervisor.ActionKill,
+		supervisor.ActionConfirmStop,
 	} {
 		for _, status := range []string{"ok", "error"} {
 			m.vmActions.WithLabelValues(action, status)

@@ -49,7 +49,8 @@ func (p *pod) readDesired() (podapi.Desired, error) {
 	}
 	if !known {
 		w = podapi.Desired{
-			Launcher: l.Container.Name, Limits: podapi.Limits(l.Limits), Size: l.Size, Error: l.SizeError,
+			Launcher: l.Container.Name, Limits: podapi.Limits(l.Limits), Size: l.Size,
+			Error: l.SizeError,
 		}
 	}
 	w.Outside, w.Error = l.Domain != "", oneLine(w.Error)
@@ -72,7 +73,8 @@ func (p *pod) inKubernetes(launcher string) (podapi.Desired, bool, error) {
 	synced := p.node.Desired.Synced() // first: the list could arrive between the two calls
 	desired, known := p.node.Desired.Desired(p.uid, launcher)
 	if !known && !synced {
-		return podapi.Desired{}, false, refusal(podapi.CodeStarting, "the agent has not listed the node's pods yet: try again")
+		return podapi.Desired{}, false,
+			refusal(podapi.CodeStarting, "the agent has not listed the node's pods yet: try again")
 	}
 	return desired, known, nil
 }

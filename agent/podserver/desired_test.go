@@ -53,8 +53,10 @@ func TestDesiredBeforePodsAreListed(t *testing.T) {
 			must(t, err)
 			await(t, changed)
 			before, err := n.Desired(t.Context())
-			if before.VCPUs != test.before || (test.before == 0) != errors.Is(err, resize.ErrAgent) {
-				t.Errorf("before the list: %+v, %v, want %d vCPUs, or ErrAgent for 0", before, err, test.before)
+			if before.VCPUs != test.before ||
+				(test.before == 0) != errors.Is(err, resize.ErrAgent) {
+				t.Errorf("before the list: %+v, %v, want %d vCPUs, or ErrAgent for 0", before, err,
+					test.before)
 			}
 			if g := r.Pod("a").Summary(); g.Generation != before.Generation {
 				t.Errorf("generation %d in the summary, want %d", g.Generation, before.Generation)
@@ -63,7 +65,8 @@ func TestDesiredBeforePodsAreListed(t *testing.T) {
 			await(t, changed)
 			after, err := n.Desired(t.Context())
 			if after.VCPUs != test.after || after.Generation <= before.Generation || err != nil {
-				t.Errorf("after the list: %+v, %v, want %d vCPUs and a higher generation than %d", after, err, test.after, before.Generation)
+				t.Errorf("after the list: %+v, %v, want %d vCPUs and a higher generation than %d",
+					after, err, test.after, before.Generation)
 			}
 		})
 	}
@@ -77,14 +80,16 @@ func TestDryRunBeforePodsAreListed(t *testing.T) {
 	must(t, err)
 	wantRefusal := func(err error) {
 		t.Helper()
-		if refusal, ok := errors.AsType[*podserver.Refusal](err); !ok || refusal.Code != podapi.CodeStarting {
+		if refusal, ok := errors.AsType[*podserver.Refusal](err); !ok ||
+			refusal.Code != podapi.CodeStarting {
 			t.Errorf("error %v, want one with code %s", err, podapi.CodeStarting)
 		}
 	}
 	_, err = r.Pod("a").Desired()
 	wantRefusal(err)
 	kube.synced.Store(true)
-	if w, err := r.Pod("a").Desired(); w.DryRun == nil || w.DryRun.Generation != asked[0].Generation || w.VCPUs != 4 || err != nil {
+	if w, err := r.Pod("a").Desired(); w.DryRun == nil ||
+		w.DryRun.Generation != asked[0].Generation || w.VCPUs != 4 || err != nil {
 		t.Errorf("%+v, %v, want the dry run %+v", w, err, asked)
 	}
 }
@@ -114,7 +119,8 @@ func TestRequestDuringARead(t *testing.T) {
 	asked := make(chan uint64, 1)
 	ask := func() {
 		defer close(asked)
-		if pods, err := r.RequestSize("vms", "pod-a", api.Size{VCPUs: 4}, false); err != nil || len(pods) != 1 {
+		if pods, err := r.RequestSize("vms", "pod-a", api.Size{VCPUs: 4}, false); err != nil ||
+			len(pods) != 1 {
 			t.Errorf("RequestSize: %+v, %v", pods, err)
 		} else {
 			asked <- pods[0].Generation
@@ -122,7 +128,9 @@ func TestRequestDuringARead(t *testing.T) {
 	}
 	late := func() {
 		go ask()
-		for end := time.Now().Add(200 * time.Millisecond); len(asked) == 0 && time.Now().Before(end); { // the request may have to wait
+		// the request may have to wait
+		for end := time.Now().Add(200 * time.Millisecond); len(asked) == 0 &&
+			time.Now().Before(end); {
 			<-time.After(time.Millisecond)
 		}
 	}
@@ -133,7 +141,8 @@ func TestRequestDuringARead(t *testing.T) {
 	if old.VCPUs != 2 || old.Generation >= generation {
 		t.Errorf("read %+v, then requested generation %d: want a higher one", old, generation)
 	}
-	if now, err := r.Pod("a").Desired(); now.VCPUs != 4 || now.Generation != generation || err != nil {
+	if now, err := r.Pod("a").Desired(); now.VCPUs != 4 || now.Generation != generation ||
+		err != nil {
 		t.Errorf("desired %+v, %v, want the requested size of generation %d", now, err, generation)
 	}
 }

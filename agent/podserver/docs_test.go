@@ -18,7 +18,8 @@ func TestDocs(t *testing.T) {
 	}
 	doc := string(text)
 	for _, path := range []string{
-		podapi.PathObserved, podapi.PathLock, podapi.PathMemoryRequirement, podapi.PathHold, podapi.PathLease, podapi.PathDesired, podapi.PathChanges, podapi.PathReport,
+		podapi.PathObserved, podapi.PathLock, podapi.PathMemoryRequirement, podapi.PathHold,
+		podapi.PathLease, podapi.PathDesired, podapi.PathChanges, podapi.PathReport,
 		podapi.PathStop, podapi.PathHeadroom,
 	} {
 		if !strings.Contains(doc, path+"`") {
@@ -30,7 +31,9 @@ func TestDocs(t *testing.T) {
 			t.Errorf("docs/reference/pod-socket.md does not have code %s", code)
 		}
 	}
-	for _, v := range []any{podapi.Observed{}, podapi.Desired{}, podapi.DryRun{}, podapi.Change{}, podapi.Stop{}, podapi.Report{}, podapi.Step{}, podapi.Actual{}, podapi.Limits{}, podapi.Headroom{}} {
+	for _, v := range []any{podapi.Observed{}, podapi.Desired{}, podapi.DryRun{}, podapi.Change{},
+		podapi.Stop{}, podapi.Report{}, podapi.Step{}, podapi.Actual{}, podapi.Limits{},
+		podapi.Headroom{}} {
 		for _, name := range names(reflect.TypeOf(v)) {
 			if !strings.Contains(doc, "`"+name+"`") && !strings.Contains(doc, `"`+name+`"`) {
 				t.Errorf("docs/reference/pod-socket.md does not have %s of %T", name, v)

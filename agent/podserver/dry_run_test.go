@@ -17,7 +17,8 @@ func (r *rig) requestDryRun(t *testing.T, size api.Size) uint64 {
 	must(t, err)
 	w, err := r.Pod("a").Desired()
 	must(t, err)
-	if len(pods) != 1 || w.DryRun == nil || w.DryRun.Size != size || w.DryRun.Generation != pods[0].Generation {
+	if len(pods) != 1 || w.DryRun == nil || w.DryRun.Size != size ||
+		w.DryRun.Generation != pods[0].Generation {
 		t.Fatalf("RequestSize: %+v, and the pod reads %+v", pods, w)
 	}
 	return w.DryRun.Generation
@@ -34,14 +35,17 @@ func TestDryRun(t *testing.T) {
 	first := r.requestDryRun(t, api.Size{VCPUs: 8})
 	second := r.requestDryRun(t, api.Size{VCPUs: 8})
 	if second <= first || r.Pod("a").Summary().DryRun != second || before.DryRun != 0 {
-		t.Errorf("dry runs %d and %d, summaries %+v and %+v", first, second, before, r.Pod("a").Summary())
+		t.Errorf("dry runs %d and %d, summaries %+v and %+v", first, second, before,
+			r.Pod("a").Summary())
 	}
-	if w, err := r.Pod("a").Desired(); w.Size != size || w.Generation != asked[0].Generation || err != nil {
+	if w, err := r.Pod("a").Desired(); w.Size != size || w.Generation != asked[0].Generation ||
+		err != nil {
 		t.Errorf("desired %+v, %v: want the size from before", w, err)
 	}
 	_, err = r.RequestSize("vms", "pod-a", api.Size{VCPUs: 2}, false)
 	must(t, err)
-	if w, err := r.Pod("a").Desired(); w.DryRun == nil || w.DryRun.Generation != second || err != nil {
+	if w, err := r.Pod("a").Desired(); w.DryRun == nil || w.DryRun.Generation != second ||
+		err != nil {
 		t.Errorf("desired %+v, %v: want the dry run to remain", w, err)
 	}
 	if third := r.requestDryRun(t, api.Size{VCPUs: 8}); third <= second {

@@ -148,11 +148,14 @@ func (h *podHandler) report(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *podHandler) notFound(w http.ResponseWriter, r *http.Request) {
-	h.refuse(w, refusal(podapi.CodeNotFound, "no such resource: %.20q %.80q; docs/reference/pod-socket.md lists them", r.Method, r.URL.Path))
+	h.refuse(w, refusal(podapi.CodeNotFound, "no such resource: %.20q %.80q; "+
+		"docs/reference/pod-socket.md lists them", r.Method, r.URL.Path))
 }
 
 // read reads the body of a request.
-func read[T interface{ Check() error }](w http.ResponseWriter, r *http.Request, most int64) (T, error) {
+func read[T interface{ Check() error }](
+	w http.ResponseWriter, r *http.Request, most int64,
+) (T, error) {
 	value, err := podapi.Decode[T](http.MaxBytesReader(w, r.Body, most))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return value, refusal(podapi.CodeTooLarge, "want a body of at most %d bytes", most)
@@ -180,7 +183,8 @@ func (h *podHandler) refuse(w http.ResponseWriter, err error) {
 		if h.errorLogRate.Allow() {
 			h.logger.Warn("reading the state for a pod failed", "error", err)
 		}
-		r = refusal(podapi.CodeFailed, "the agent could not read the kernel's state; its log has the cause")
+		r = refusal(podapi.CodeFailed, "the agent could not read the kernel's state; its log has "+
+			"the cause")
 	}
 	h.write(w, statuses[r.Code], podapi.Error{Code: r.Code, Message: r.Message})
 }

@@ -24,7 +24,8 @@ func (p *pod) Hold(d time.Duration) error {
 		return err
 	}
 	if lease := l.Lease; lease != nil && time.Now().Before(lease.Until) {
-		return refusal(podapi.CodeMigrating, "a lease holds until %s for: %s", lease.Until.UTC().Format(time.RFC3339), lease.Reason)
+		return refusal(podapi.CodeMigrating, "a lease holds until %s for: %s",
+			lease.Until.UTC().Format(time.RFC3339), lease.Reason)
 	}
 	if p.startingLeases > 0 {
 		return refusal(podapi.CodeMigrating, "a lease is starting")

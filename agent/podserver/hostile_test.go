@@ -34,12 +34,14 @@ func send(t *testing.T, socket, raw string) (status int, code string) {
 	}
 	defer response.Body.Close()
 	var answer podapi.Error
-	_ = json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&answer) // net/http writes some answers itself
+	// net/http writes some answers itself
+	_ = json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&answer)
 	return response.StatusCode, answer.Code
 }
 
 func request(method, path, body string) string {
-	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", method, path, len(body), body)
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n"+
+		"\r\n%s", method, path, len(body), body)
 }
 
 // The server refuses malformed and excessive requests without any effect.
@@ -54,44 +56,71 @@ func TestHostileRequests(t *testing.T) {
 		status int
 		code   string
 	}{
-		"unknown field":          {request("PUT", podapi.PathLock, `{"atLeast":1,"uid":"b"}`), 400, podapi.CodeInvalid},
-		"another process":        {request("PUT", podapi.PathLock, `{"atLeast":1,"pid":201}`), 400, podapi.CodeInvalid},
-		"negative":               {request("PUT", podapi.PathLock, `{"atLeast":-1}`), 400, podapi.CodeInvalid},
-		"beyond an int64":        {request("PUT", podapi.PathLock, `{"atLeast":18446744073709551615}`), 400, podapi.CodeInvalid},
-		"a float":                {request("PUT", podapi.PathLock, `{"atLeast":1e18}`), 400, podapi.CodeInvalid},
-		"the largest":            {request("PUT", podapi.PathLock, `{"atLeast":9223372036854775807}`), 403, podapi.CodeRefused},
-		"unlimited":              {request("PUT", podapi.PathLock, `{"atLeast":"unlimited"}`), 403, podapi.CodeRefused},
-		"beyond the ceiling":     {request("PUT", podapi.PathLock, `{"atLeast":8589934593}`), 403, podapi.CodeRefused},
-		"below what was given":   {request("PUT", podapi.PathLock, `{"atMost":0}`), 403, podapi.CodeRefused},
-		"two bodies":             {request("PUT", podapi.PathLock, `{"atMost":0}{"atLeast":1}`), 400, podapi.CodeInvalid},
-		"too large a body":       {request("PUT", podapi.PathLock, `{"atLeast":`+strings.Repeat(" ", podapi.MaxRequest)+`1}`), 413, podapi.CodeTooLarge},
-		"too large a report":     {request("PUT", podapi.PathReport, `{"error":"`+long+`"}`), 413, podapi.CodeTooLarge},
-		"too large a header":     {"GET " + podapi.PathObserved + " HTTP/1.1\r\nHost: x\r\nX: " + long + "\r\n\r\n", 431, ""},
-		"too long a path":        {"GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n", 431, ""},
-		"a lie about its length": {"PUT " + podapi.PathLock + " HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, ""},
-		"no HTTP":                {"\x00\x01\x02\r\n\r\n", 400, ""},
-		"another pod's path":     {request("GET", "/v1/pods/b/seen", ""), 404, podapi.CodeNotFound},
-		"out of the root":        {request("GET", "/v1/../../pods/b/agent.sock", ""), 307, ""},
-		"encoded":                {request("GET", "/v1/%2e%2e%2fseen", ""), 404, podapi.CodeNotFound},
-		"the admin's":            {request("GET", "/v1alpha1/launchers", ""), 404, podapi.CodeNotFound},
-		"a proxy's":              {request("GET", "http://169.254.169.254/v1/other", ""), 404, podapi.CodeNotFound},
-		"another method":         {request("POST", podapi.PathLock, `{"atLeast":1}`), 404, podapi.CodeNotFound},
-		"an endless hold":        {request("PUT", podapi.PathHold, `{"seconds":9223372036854775807}`), 400, podapi.CodeInvalid},
-		"an endless lease":       {request("PUT", podapi.PathLease, `{"seconds":601,"reason":"x"}`), 400, podapi.CodeInvalid},
-		"a lease of long ago":    {request("PUT", podapi.PathLease, `{"seconds":-9223372036854775808,"reason":"x"}`), 400, podapi.CodeInvalid},
-		"a lease for nothing":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":""}`), 400, podapi.CodeInvalid},
-		"another pod's lease":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"x","pod":"pod-b"}`), 400, podapi.CodeInvalid},
-		"a lease in red":         {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"\u001b[31m"}`), 400, podapi.CodeInvalid},
-		"an endless need":        {request("PUT", podapi.PathMemoryRequirement, `{"bytes":"unlimited"}`), 400, podapi.CodeInvalid},
-		"no text":                {request("PUT", podapi.PathReport, `{"state":"Done","error":"\u001b[2J"}`), 400, podapi.CodeInvalid},
+		"unknown field": {request("PUT", podapi.PathLock, `{"atLeast":1,"uid":"b"}`), 400,
+			podapi.CodeInvalid},
+		"another process": {request("PUT", podapi.PathLock, `{"atLeast":1,"pid":201}`), 400,
+			podapi.CodeInvalid},
+		"negative": {request("PUT", podapi.PathLock, `{"atLeast":-1}`), 400,
+			podapi.CodeInvalid},
+		"beyond an int64": {request("PUT", podapi.PathLock,
+			`{"atLeast":18446744073709551615}`), 400, podapi.CodeInvalid},
+		"a float": {request("PUT", podapi.PathLock, `{"atLeast":1e18}`), 400,
+			podapi.CodeInvalid},
+		"the largest": {request("PUT", podapi.PathLock,
+			`{"atLeast":9223372036854775807}`), 403, podapi.CodeRefused},
+		"unlimited": {request("PUT", podapi.PathLock, `{"atLeast":"unlimited"}`), 403,
+			podapi.CodeRefused},
+		"beyond the ceiling": {request("PUT", podapi.PathLock, `{"atLeast":8589934593}`), 403,
+			podapi.CodeRefused},
+		"below what was given": {request("PUT", podapi.PathLock, `{"atMost":0}`), 403,
+			podapi.CodeRefused},
+		"two bodies": {request("PUT", podapi.PathLock, `{"atMost":0}{"atLeast":1}`),
+			400, podapi.CodeInvalid},
+		"too large a body": {request("PUT", podapi.PathLock,
+			`{"atLeast":`+strings.Repeat(" ", podapi.MaxRequest)+`1}`), 413, podapi.CodeTooLarge},
+		"too large a report": {request("PUT", podapi.PathReport, `{"error":"`+long+`"}`), 413,
+			podapi.CodeTooLarge},
+		"too large a header": {"GET " + podapi.PathObserved + " HTTP/1.1\r\nHost: x\r\nX: " +
+			long + "\r\n\r\n", 431, ""},
+		"too long a path": {"GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n", 431, ""},
+		"a lie about its length": {"PUT " + podapi.PathLock + " HTTP/1.1\r\nHost: x\r\n" +
+			"Content-Length: -1\r\n\r\n", 400, ""},
+		"no HTTP":            {"\x00\x01\x02\r\n\r\n", 400, ""},
+		"another pod's path": {request("GET", "/v1/pods/b/seen", ""), 404, podapi.CodeNotFound},
+		"out of the root":    {request("GET", "/v1/../../pods/b/agent.sock", ""), 307, ""},
+		"encoded":            {request("GET", "/v1/%2e%2e%2fseen", ""), 404, podapi.CodeNotFound},
+		"the admin's": {request("GET", "/v1alpha1/launchers", ""), 404,
+			podapi.CodeNotFound},
+		"a proxy's": {request("GET", "http://169.254.169.254/v1/other", ""), 404,
+			podapi.CodeNotFound},
+		"another method": {request("POST", podapi.PathLock, `{"atLeast":1}`), 404,
+			podapi.CodeNotFound},
+		"an endless hold": {request("PUT", podapi.PathHold, `{"seconds":9223372036854775807}`),
+			400, podapi.CodeInvalid},
+		"an endless lease": {request("PUT", podapi.PathLease, `{"seconds":601,"reason":"x"}`),
+			400, podapi.CodeInvalid},
+		"a lease of long ago": {request("PUT", podapi.PathLease,
+			`{"seconds":-9223372036854775808,"reason":"x"}`), 400, podapi.CodeInvalid},
+		"a lease for nothing": {request("PUT", podapi.PathLease, `{"seconds":1,"reason":""}`), 400,
+			podapi.CodeInvalid},
+		"another pod's lease": {request("PUT", podapi.PathLease,
+			`{"seconds":1,"reason":"x","pod":"pod-b"}`), 400, podapi.CodeInvalid},
+		"a lease in red": {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"\u001b[31m"}`),
+			400, podapi.CodeInvalid},
+		"an endless need": {request("PUT", podapi.PathMemoryRequirement, `{"bytes":"unlimited"}`),
+			400, podapi.CodeInvalid},
+		"no text": {request("PUT", podapi.PathReport, `{"state":"Done","error":"\u001b[2J"}`), 400,
+			podapi.CodeInvalid},
 	} {
 		status, code := send(t, socket, c.raw)
 		if status != c.status || code != c.code {
 			t.Errorf("%s: answered %d %q, want %d %q", name, status, code, c.status, c.code)
 		}
 	}
-	if r.set() != 0 || r.lock(t, "a") != 2*gi || r.lock(t, "b") != 2*gi || r.granted() != 4*gi || granted.set != 0 {
-		t.Errorf("memory locks were set %d times, account %d, %d leases: want no effect", r.set(), r.granted(), granted.set)
+	if r.set() != 0 || r.lock(t, "a") != 2*gi || r.lock(t, "b") != 2*gi || r.granted() != 4*gi ||
+		granted.set != 0 {
+		t.Errorf("memory locks were set %d times, account %d, %d leases: want no effect", r.set(),
+			r.granted(), granted.set)
 	}
 	if events := r.recorder.Events(); len(events) > 0 {
 		t.Errorf("events: %v", events)
@@ -173,7 +202,8 @@ func eventually(t *testing.T, what string, cond func() bool) {
 func TestHostileRate(t *testing.T) {
 	r := newRig(t)
 	socket := r.serve(t, "a")
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _,
+		_ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	defer client.CloseIdleConnections()
@@ -202,7 +232,8 @@ func TestHostileStreams(t *testing.T) {
 		must(t, conn.SetDeadline(time.Now().Add(deadline)))
 		_, err = io.WriteString(conn, "GET "+podapi.PathChanges+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		must(t, err)
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // closing would wait for the end of the stream; the connection is closed
+		//nolint:bodyclose // closing would wait for the end of the stream; the connection is closed
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		must(t, err)
 		return conn, response.StatusCode
 	}
@@ -239,7 +270,8 @@ func TestHostileSlowloris(t *testing.T) {
 	must(t, err)
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(deadline)))
-	_, err = io.WriteString(conn, "PUT "+podapi.PathLock+" HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{")
+	_, err = io.WriteString(conn, "PUT "+podapi.PathLock+" HTTP/1.1\r\nHost: x\r\n"+
+		"Content-Length: 15\r\n\r\n{")
 	must(t, err)
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection was not closed")

@@ -16,8 +16,10 @@ const leaseTimeout = 3 * time.Second
 // Leases sets the leases of launchers: see admin.Leases and [supervisor.Supervisor]. LeasePod sets
 // the pod's own lease.
 type Leases interface {
-	Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (launchers int, err error)
-	LeasePod(ctx context.Context, uid string, period time.Duration, reason string) (launchers int, err error)
+	Lease(ctx context.Context, namespace, pod string, period time.Duration,
+		reason string) (launchers int, err error)
+	LeasePod(ctx context.Context, uid string, period time.Duration, reason string) (launchers int,
+		err error)
 }
 
 // LeasesUnlessHeld returns leases that do not start during a resize of the VM; the error then wraps
@@ -57,20 +59,32 @@ type heldLeases struct {
 }
 
 // Lease implements [Leases].
-func (h *heldLeases) Lease(ctx context.Context, namespace, name string, period time.Duration, reason string) (int, error) {
-	named := func(ref agentapi.PodRef) bool { return ref.Namespace == namespace && ref.Name == name }
-	return h.setUnlessHeld(named, period, func() (int, error) { return h.leases.Lease(ctx, namespace, name, period, reason) })
+func (h *heldLeases) Lease(
+	ctx context.Context, namespace, name string, period time.Duration, reason string,
+) (int, error) {
+	named := func(ref agentapi.PodRef) bool {
+		return ref.Namespace == namespace && ref.Name == name
+	}
+	return h.setUnlessHeld(named, period, func() (int, error) {
+		return h.leases.Lease(ctx, namespace, name, period, reason)
+	})
 }
 
 // LeasePod implements [Leases].
-func (h *heldLeases) LeasePod(ctx context.Context, uid string, period time.Duration, reason string) (int, error) {
+func (h *heldLeases) LeasePod(
+	ctx context.Context, uid string, period time.Duration, reason string,
+) (int, error) {
 	own := func(ref agentapi.PodRef) bool { return ref.UID == uid }
-	return h.setUnlessHeld(own, period, func() (int, error) { return h.leases.LeasePod(ctx, uid, period, reason) })
+	return h.setUnlessHeld(own, period, func() (int, error) {
+		return h.leases.LeasePod(ctx, uid, period, reason)
+	})
 }
 
 // setUnlessHeld sets the lease of the selected pods, unless a resize of one of their VMs is under
 // way. Meanwhile no hold starts.
-func (h *heldLeases) setUnlessHeld(of func(agentapi.PodRef) bool, period time.Duration, set func() (int, error)) (int, error) {
+func (h *heldLeases) setUnlessHeld(
+	of func(agentapi.PodRef) bool, period time.Duration, set func() (int, error),
+) (int, error) {
 	if period <= 0 {
 		return set()
 	}

@@ -23,11 +23,15 @@ type leases struct {
 	done func() // called before a lease holds; may be nil
 }
 
-func (l *leases) Lease(_ context.Context, _, pod string, period time.Duration, reason string) (int, error) {
+func (l *leases) Lease(
+	_ context.Context, _, pod string, period time.Duration, reason string,
+) (int, error) {
 	return l.enter(strings.TrimPrefix(pod, "pod-"), period, reason)
 }
 
-func (l *leases) LeasePod(_ context.Context, uid string, period time.Duration, reason string) (int, error) {
+func (l *leases) LeasePod(
+	_ context.Context, uid string, period time.Duration, reason string,
+) (int, error) {
 	return l.enter(uid, period, reason)
 }
 
@@ -63,7 +67,8 @@ func testHoldWhileALeaseBegins(t *testing.T, r *rig, n *agent.Client) {
 	other := r.Pod("a")
 	r.LeasesUnlessHeld(&leases{rig: r, done: func() { held = other.Hold(time.Minute) }})
 	must(t, n.Lease(t.Context(), time.Minute, "migration"))
-	if refusal, ok := errors.AsType[*podserver.Refusal](held); !ok || refusal.Code != podapi.CodeMigrating {
+	if refusal, ok := errors.AsType[*podserver.Refusal](held); !ok ||
+		refusal.Code != podapi.CodeMigrating {
 		t.Errorf("error %v of a hold, want one with code %s", held, podapi.CodeMigrating)
 	}
 }
@@ -73,7 +78,8 @@ func testLease(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.Lease(t.Context(), time.Second, "migration"))
 	must(t, r.Pod("a").Lease(t.Context(), time.Hour, "migration")) // renewed, for too long
 	got := r.leased("a")
-	if got == nil || got.Reason != "migration (in the pod's own words)" || time.Until(got.Until) > podapi.MaxLease {
+	if got == nil || got.Reason != "migration (in the pod's own words)" ||
+		time.Until(got.Until) > podapi.MaxLease {
 		t.Fatalf("lease %+v, want one of %s at most, with its reason", got, podapi.MaxLease)
 	}
 	if other := r.leased("b"); other != nil {

@@ -28,7 +28,8 @@ type limitedListener struct {
 }
 
 func limitListener(l net.Listener) *limitedListener {
-	b := &limitedListener{Listener: l, rate: rate.NewLimiter(acceptRate, acceptBurst), slots: make(chan struct{}, maxConnections)}
+	b := &limitedListener{Listener: l, rate: rate.NewLimiter(acceptRate, acceptBurst),
+		slots: make(chan struct{}, maxConnections)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	for range maxConnections {
 		b.slots <- struct{}{}

@@ -37,7 +37,8 @@ func (p *pod) logChange(vm host.Process, before host.Rlimit) {
 	if err != nil || now == before || !p.lockLogRate.Allow() {
 		return
 	}
-	p.node.Logger.Info("memory lock of a VM changed", "uid", p.uid, "pid", vm.PID, "memlock", now.Soft, "before", before.Soft)
+	p.node.Logger.Info("memory lock of a VM changed", "uid", p.uid, "pid", vm.PID, "memlock",
+		now.Soft, "before", before.Soft)
 }
 
 // raise asks for a decision and records it in the node's account before the process gets the limit.
@@ -65,7 +66,8 @@ func (p *pod) effectiveLock(vm host.Process, one, other host.Limit) host.Limit {
 // lower changes the limit of the process before it frees the difference for other pods.
 func (p *pod) lower(l registry.Launcher, vm host.Process, to host.Limit) error {
 	if given := l.Given.Memlock; given != nil && to < *given {
-		return refusal(podapi.CodeRefused, "memory lock: %s is below the %s that the agent gave the launcher", to, *given)
+		return refusal(podapi.CodeRefused, "memory lock: %s is below the %s that the agent gave "+
+			"the launcher", to, *given)
 	}
 	err := host.LowerMemlock(p.node.Kernel, vm, to)
 	switch {
@@ -98,9 +100,13 @@ func (p *pod) RequireMemory(request podapi.MemoryRequirement) error {
 		}
 		return err
 	}
-	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.SetMemoryRequirement(vm, uint64(*request.Bytes)) })
-	if err := p.storeRequirement(Requirement{PID: vm.PID, StartTime: vm.StartTime, Bytes: uint64(*request.Bytes)}); err != nil {
-		p.node.Logger.Warn("storing the memory requirement of a VM failed; a restarted agent will not know it", "uid", p.uid, "pid", vm.PID, "error", err)
+	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
+		now.SetMemoryRequirement(vm, uint64(*request.Bytes))
+	})
+	if err := p.storeRequirement(Requirement{PID: vm.PID, StartTime: vm.StartTime,
+		Bytes: uint64(*request.Bytes)}); err != nil {
+		p.node.Logger.Warn("storing the memory requirement of a VM failed; a restarted agent "+
+			"will not know it", "uid", p.uid, "pid", vm.PID, "error", err)
 	}
 	return nil
 }
@@ -111,7 +117,8 @@ func (p *pod) storeRequirement(need Requirement) error {
 	defer p.node.storeMu.Unlock()
 	record, _ := p.node.Store.Get(p.uid)
 	switch {
-	case record.Requirement != nil && *record.Requirement == need, record.Requirement == nil && need.Bytes == 0:
+	case record.Requirement != nil && *record.Requirement == need, record.Requirement == nil &&
+		need.Bytes == 0:
 		return nil
 	case need.Bytes == 0:
 		record.Requirement = nil

@@ -62,7 +62,8 @@ func TestLockLine(t *testing.T) {
 	r.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	must(t, r.Pod("a").Lock(atLeast(5*gi)))
 	must(t, r.Pod("a").Lock(atMost(3*gi)))
-	for i, want := range []string{"uid=a pid=101 memlock=5Gi before=2Gi", "uid=a pid=101 memlock=3Gi before=5Gi"} {
+	for i, want := range []string{"uid=a pid=101 memlock=5Gi before=2Gi",
+		"uid=a pid=101 memlock=3Gi before=5Gi"} {
 		if line := strings.Split(log.String(), "\n")[i]; !strings.HasSuffix(line, want) {
 			t.Errorf("logged %s, want %s", line, want)
 		}

@@ -118,7 +118,8 @@ func (n *Node) pod(uid string) *pod {
 	if p == nil {
 		p = &pod{
 			node: n, uid: uid,
-			eventRate: rate.NewLimiter(rate.Every(eventEvery), eventBurst), lockLogRate: rate.NewLimiter(rate.Every(eventEvery), eventBurst),
+			eventRate:   rate.NewLimiter(rate.Every(eventEvery), eventBurst),
+			lockLogRate: rate.NewLimiter(rate.Every(eventEvery), eventBurst),
 		}
 		n.pods[uid] = p
 	}
@@ -181,7 +182,8 @@ func (p *pod) launcher() (registry.Launcher, error) {
 		}
 	}
 	if !p.node.Ready() {
-		return registry.Launcher{}, refusal(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
+		return registry.Launcher{}, refusal(podapi.CodeStarting, "the agent does not know all "+
+			"launchers of the node yet: try again")
 	}
 	return registry.Launcher{}, refusal(podapi.CodeNoVM, "no launcher of the pod runs")
 }

@@ -73,7 +73,8 @@ func (r *rig) granted() uint64 { return uint64(r.registry.Account().Granted) }
 // The node has 8Gi of 16Gi left in kubepods.slice: 2Gi of the used 10Gi are cache.
 func testObserved(t *testing.T, r *rig, n *agent.Client) {
 	r.kernel.SetLocked(101, gi)
-	want := resize.Limits{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi, Floor: 2 * gi, Available: 8 * gi}
+	want := resize.Limits{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi,
+		Floor: 2 * gi, Available: 8 * gi}
 	got, err := n.Limits(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
@@ -83,7 +84,8 @@ func testObserved(t *testing.T, r *rig, n *agent.Client) {
 		t.Errorf("available %d, %v, want the node's memory", got.Available, err)
 	}
 	all, err := n.Observed(t.Context())
-	if all.Floor != podapi.Amount(2*gi) || all.Ceiling != podapi.Amount(8*gi) || all.VM != 101 || err != nil {
+	if all.Floor != podapi.Amount(2*gi) || all.Ceiling != podapi.Amount(8*gi) || all.VM != 101 ||
+		err != nil {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -131,7 +133,8 @@ func testBeyondNode(t *testing.T, r *rig, n *agent.Client) {
 
 func testNoVM(t *testing.T, r *rig, n *agent.Client) {
 	r.kernel.Exit(101)
-	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM) // the registry still has the ended VM process
+	// the registry still has the ended VM process
+	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM)
 	r.showVMs("a")
 	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM)
 	wantCode(t, n.LowerLock(t.Context(), 5*gi), podapi.CodeNoVM)
@@ -307,7 +310,8 @@ func testStarting(t *testing.T, r *rig, n *agent.Client) {
 func testDesired(t *testing.T, r *rig, n *agent.Client) {
 	first, err := n.Desired(t.Context())
 	must(t, err)
-	want := podapi.Desired{Generation: first.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(4 * gi), CPU: 2000}}
+	want := podapi.Desired{Generation: first.Generation, Launcher: "compute",
+		Limits: podapi.Limits{Memory: int64(4 * gi), CPU: 2000}}
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -316,13 +320,15 @@ func testDesired(t *testing.T, r *rig, n *agent.Client) {
 	})
 	next, err := n.Desired(t.Context())
 	must(t, err)
-	if want := (api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}); next.Size != want || next.Generation <= first.Generation {
+	if want := (api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150},
+		CPUShares: 200}); next.Size != want || next.Generation <= first.Generation {
 		t.Errorf("%+v, want %+v and a higher generation than %d", next, want, first.Generation)
 	}
 	r.registry.Update("ID-a", func(l *registry.Launcher) {
 		l.Size, l.SizeError = api.Size{}, "two\nlines"
 	})
-	if bad, err := n.Desired(t.Context()); bad.Error != "two; lines" || bad.Size != (api.Size{}) || err != nil {
+	if bad, err := n.Desired(t.Context()); bad.Error != "two; lines" || bad.Size != (api.Size{}) ||
+		err != nil {
 		t.Errorf("%+v, %v, want a printable error", bad, err)
 	}
 }
@@ -350,7 +356,8 @@ func TestNodeAway(t *testing.T) {
 		t.Errorf("requirement %d, want the earlier one", l.MemoryRequirement())
 	}
 	cancel()
-	if err := n.RequireMemory(ctx, 0); !errors.Is(err, context.Canceled) || errors.Is(err, resize.ErrAgent) {
+	if err := n.RequireMemory(ctx, 0); !errors.Is(err, context.Canceled) ||
+		errors.Is(err, resize.ErrAgent) {
 		t.Errorf("error %v, want the context's", err)
 	}
 }

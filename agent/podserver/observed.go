@@ -24,7 +24,8 @@ func (p *pod) Observed() (podapi.Observed, error) {
 	if err := errors.Join(err, roomErr); err != nil {
 		return podapi.Observed{}, err
 	}
-	seen := podapi.Observed{PodMax: podMax, ContainerMax: containerMax, Available: podapi.Amount(room)}
+	seen := podapi.Observed{PodMax: podMax, ContainerMax: containerMax,
+		Available: podapi.Amount(room)}
 	return seen, refusalIfGone(p.observeVM(&l, &seen))
 }
 

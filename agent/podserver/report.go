@@ -39,7 +39,8 @@ func (p *pod) writeReport(report podapi.Report) error {
 		return fmt.Errorf("report of a pod: %w", err)
 	}
 	if len(data) > podapi.MaxReport {
-		return refusal(podapi.CodeTooLarge, "the report has %d bytes as JSON: want at most %d", len(data), podapi.MaxReport)
+		return refusal(podapi.CodeTooLarge, "the report has %d bytes as JSON: want at most %d",
+			len(data), podapi.MaxReport)
 	}
 	return p.node.Reports.WriteReport(p.uid, data)
 }
@@ -48,8 +49,10 @@ func (p *pod) writeReport(report podapi.Report) error {
 // limit.
 func (p *pod) recordEvent(l registry.Launcher, report podapi.Report) {
 	p.mu.Lock()
-	news := report.State != p.reportedState || report.Generation > p.reportedGeneration && report.State != podapi.StateResizing
-	p.reportedState, p.reportedGeneration = report.State, max(p.reportedGeneration, report.Generation)
+	news := report.State != p.reportedState || report.Generation > p.reportedGeneration &&
+		report.State != podapi.StateResizing
+	p.reportedState, p.reportedGeneration = report.State,
+		max(p.reportedGeneration, report.Generation)
 	about := p.desiredSize(report.Generation)
 	p.mu.Unlock()
 	event, ok := eventOf(report)
@@ -57,7 +60,8 @@ func (p *pod) recordEvent(l registry.Launcher, report podapi.Report) {
 		return
 	}
 	said := report.FitInto(agentapi.MaxEventReport)
-	event.Time, event.Pod, event.Container, event.Desired, event.Report = time.Now(), l.Pod, l.Container, about, &said
+	event.Time, event.Pod, event.Container, event.Desired, event.Report = time.Now(), l.Pod,
+		l.Container, about, &said
 	p.node.Recorder.Record(event)
 }
 
@@ -75,16 +79,19 @@ func eventOf(r podapi.Report) (event agentapi.Event, ok bool) {
 	switch r.State {
 	case podapi.StateResizing:
 		text := fmt.Sprintf("the pod reports a resize of its VM, in %d steps", len(r.Plan))
-		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeStarted, Message: text}, true
+		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeStarted,
+			Message: text}, true
 	case podapi.StateDone:
 		text := "the pod reports that its VM has the desired size"
 		if r.Actual != nil {
 			text += ": " + r.Actual.String()
 		}
-		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeDone, Message: text}, true
+		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeDone,
+			Message: text}, true
 	case podapi.StateFailed, podapi.StateRefused:
 		text := "the pod reports that the resize of its VM failed: " + oneLine(r.Error)
-		return agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonResizeFailed, Message: text}, true
+		return agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonResizeFailed,
+			Message: text}, true
 	}
 	return agentapi.Event{}, false
 }

@@ -40,13 +40,15 @@ func TestReport(t *testing.T) {
 	var left files
 	r.Reports = &left
 	n := agent.New(r.serve(t, "a"))
-	report := podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs"}}
+	report := podapi.Report{Generation: 7, State: podapi.StateResizing,
+		Plan: []string{"set 4 vCPUs"}}
 	must(t, n.Report(t.Context(), report))
 	report.Steps = []podapi.Step{{Description: "set 4 vCPUs", Seconds: 0.5}}
 	must(t, n.Report(t.Context(), report))
 	report.State, report.Error = podapi.StateFailed, "the guest does not answer"
 	must(t, n.Report(t.Context(), report))
-	report.State, report.Error, report.Actual = podapi.StateDone, "", &podapi.Actual{Memory: 2 * gi, VCPUs: 4}
+	report.State, report.Error, report.Actual = podapi.StateDone, "",
+		&podapi.Actual{Memory: 2 * gi, VCPUs: 4}
 	must(t, n.Report(t.Context(), report))
 
 	l, _ := r.registry.Find("ID-a")
@@ -56,7 +58,8 @@ func TestReport(t *testing.T) {
 	if !strings.Contains(left.left["a"], `"generation":7,"state":"Done"`) || len(left.left) != 1 {
 		t.Errorf("files: %v", left.left)
 	}
-	want := []agentapi.Reason{agentapi.ReasonResizeStarted, agentapi.ReasonResizeFailed, agentapi.ReasonResizeDone}
+	want := []agentapi.Reason{agentapi.ReasonResizeStarted, agentapi.ReasonResizeFailed,
+		agentapi.ReasonResizeDone}
 	if diff := cmp.Diff(want, r.recorder.Reasons()); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)
 	}
@@ -73,14 +76,18 @@ func TestReportOfAnotherGeneration(t *testing.T) {
 	r := newRig(t)
 	p := r.Pod("a")
 	for _, report := range []podapi.Report{
-		{Generation: 7, State: podapi.StateDone}, {Generation: 7, State: podapi.StateDone}, {Generation: 8, State: podapi.StateDone},
-		{Generation: 9, State: podapi.StateRefused, Error: "a"}, {Generation: 9, State: podapi.StateRefused, Error: "a"},
-		{Generation: 10, State: podapi.StateRefused, Error: "b"}, {Generation: 11, DryRun: true, State: podapi.StatePlanned},
+		{Generation: 7, State: podapi.StateDone}, {Generation: 7, State: podapi.StateDone},
+		{Generation: 8, State: podapi.StateDone},
+		{Generation: 9, State: podapi.StateRefused, Error: "a"},
+		{Generation: 9, State: podapi.StateRefused, Error: "a"},
+		{Generation: 10, State: podapi.StateRefused, Error: "b"},
+		{Generation: 11, DryRun: true, State: podapi.StatePlanned},
 		{Generation: 8, DryRun: true, State: podapi.StateRefused, Error: "c"},
 	} {
 		must(t, p.Report(report))
 	}
-	want := []agentapi.Reason{agentapi.ReasonResizeDone, agentapi.ReasonResizeDone, agentapi.ReasonResizeFailed, agentapi.ReasonResizeFailed}
+	want := []agentapi.Reason{agentapi.ReasonResizeDone, agentapi.ReasonResizeDone,
+		agentapi.ReasonResizeFailed, agentapi.ReasonResizeFailed}
 	if diff := cmp.Diff(want, r.recorder.Reasons()); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)
 	}
@@ -110,27 +117,37 @@ func TestReportIsAboutASize(t *testing.T) {
 // it.
 func TestEventHasTheReport(t *testing.T) {
 	r := newRig(t)
-	begun := podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs", "plug 2Gi"}}
+	begun := podapi.Report{Generation: 7, State: podapi.StateResizing,
+		Plan: []string{"set 4 vCPUs", "plug 2Gi"}}
 	done := begun
-	done.State, done.Notes, done.Actual = podapi.StateDone, []string{"the balloon is empty"}, &podapi.Actual{Memory: 4 * gi, VCPUs: 4}
-	done.Steps = []podapi.Step{{Description: "set 4 vCPUs", Started: time.Unix(7, 0), Seconds: 0.5}, {Description: "plug 2Gi", Started: time.Unix(8, 0), Seconds: 1.5}}
-	long := podapi.Report{Generation: 8, State: podapi.StateFailed, Error: strings.Repeat("<", podapi.MaxLine)}
+	done.State, done.Notes, done.Actual = podapi.StateDone, []string{"the balloon is empty"},
+		&podapi.Actual{Memory: 4 * gi, VCPUs: 4}
+	done.Steps = []podapi.Step{{Description: "set 4 vCPUs", Started: time.Unix(7, 0), Seconds: 0.5},
+		{Description: "plug 2Gi", Started: time.Unix(8, 0), Seconds: 1.5}}
+	long := podapi.Report{Generation: 8, State: podapi.StateFailed,
+		Error: strings.Repeat("<", podapi.MaxLine)}
 	for i := range podapi.MaxLines {
-		long.Steps = append(long.Steps, podapi.Step{Description: strings.Repeat("<", podapi.MaxLine), Started: time.Unix(int64(i), 0)})
+		long.Steps = append(long.Steps,
+			podapi.Step{Description: strings.Repeat("<", podapi.MaxLine),
+				Started: time.Unix(int64(i), 0)})
 	}
 	for _, report := range []podapi.Report{begun, done, long} {
 		must(t, r.Pod("a").Report(report))
 	}
 	events := r.recorder.Events()
-	if diff := cmp.Diff([]*podapi.Report{&begun, &done}, []*podapi.Report{events[0].Report, events[1].Report}); diff != "" {
+	if diff := cmp.Diff([]*podapi.Report{&begun, &done},
+		[]*podapi.Report{events[0].Report, events[1].Report}); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	cut := events[2].Report
 	text, err := json.Marshal(cut)
-	if err != nil || len(text) > agentapi.MaxEventReport || cut.Check() != nil || cut.Error != long.Error {
-		t.Errorf("%d bytes, %v, %v: want at most %d, with the error", len(text), err, cut.Check(), agentapi.MaxEventReport)
+	if err != nil || len(text) > agentapi.MaxEventReport || cut.Check() != nil ||
+		cut.Error != long.Error {
+		t.Errorf("%d bytes, %v, %v: want at most %d, with the error", len(text), err, cut.Check(),
+			agentapi.MaxEventReport)
 	}
-	if n := len(cut.Steps); n == 0 || n == podapi.MaxLines || !cut.Steps[n-1].Started.Equal(long.Steps[podapi.MaxLines-1].Started) {
+	if n := len(cut.Steps); n == 0 || n == podapi.MaxLines ||
+		!cut.Steps[n-1].Started.Equal(long.Steps[podapi.MaxLines-1].Started) {
 		t.Errorf("%d steps, want the last ones", n)
 	}
 	if l, _ := r.registry.Find("ID-a"); len(l.Resize.Report.Steps) != podapi.MaxLines {
@@ -159,12 +176,14 @@ func TestRequestSize(t *testing.T) {
 	r := newRig(t)
 	before, err := r.Pod("a").Desired()
 	must(t, err)
-	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
+	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150},
+		CPUShares: 200}
 	pods, err := r.RequestSize("vms", "pod-a", size, false)
 	must(t, err)
 	after, err := r.Pod("a").Desired()
 	must(t, err)
-	if after.Size != size || after.Generation <= before.Generation || len(pods) != 1 || pods[0].Generation != after.Generation {
+	if after.Size != size || after.Generation <= before.Generation || len(pods) != 1 ||
+		pods[0].Generation != after.Generation {
 		t.Errorf("desired %+v, RequestSize %+v", after, pods)
 	}
 	if other, err := r.Pod("b").Desired(); other.Size != (api.Size{}) || err != nil {
@@ -189,7 +208,8 @@ func TestFileStore(t *testing.T) {
 		return s
 	}
 	s := open()
-	asked := podserver.Record{Size: api.Size{VCPUs: 4}, DryRun: &podapi.DryRun{Generation: 7, Size: api.Size{Memory: 1}}}
+	asked := podserver.Record{Size: api.Size{VCPUs: 4},
+		DryRun: &podapi.DryRun{Generation: 7, Size: api.Size{Memory: 1}}}
 	must(t, s.Put("a", asked))
 	must(t, s.Put("b", asked))
 	must(t, s.Delete("b"))
@@ -224,21 +244,26 @@ func (specs) Synced() bool { return true }
 func TestKubernetesHasTheSize(t *testing.T) {
 	r := newRig(t)
 	r.Desired = specs{"a": {
-		Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000}, Pod: podapi.Limits{Memory: int64(8 * gi)},
-		Size: api.Size{Memory: 5 << 30},
+		Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000},
+		Pod:    podapi.Limits{Memory: int64(8 * gi)},
+		Size:   api.Size{Memory: 5 << 30},
 	}}
 	r.registry.Update("ID-a", func(l *registry.Launcher) { l.Size = api.Size{VCPUs: 1} })
 	got, err := r.Pod("a").Desired()
 	want := podapi.Desired{
-		Generation: got.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000},
-		Pod: podapi.Limits{Memory: int64(8 * gi)}, Size: api.Size{Memory: 5 << 30},
+		Generation: got.Generation, Launcher: "compute",
+		Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000},
+		Pod:    podapi.Limits{Memory: int64(8 * gi)}, Size: api.Size{Memory: 5 << 30},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	_, err = r.RequestSize("vms", "pod-a", api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{None: true}, CPUShares: 200}, false)
+	_, err = r.RequestSize("vms", "pod-a", api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{None: true},
+		CPUShares: 200}, false)
 	if !errors.Is(err, podserver.ErrKubernetes) ||
-		!strings.Contains(err.Error(), "kubectl -n vms annotate --overwrite pod pod-a vcpus.resize.mooring.dev=4 cpu-quota.resize.mooring.dev=none cpu-shares.resize.mooring.dev=200") {
+		!strings.Contains(err.Error(), "kubectl -n vms annotate --overwrite pod pod-a "+
+			"vcpus.resize.mooring.dev=4 cpu-quota.resize.mooring.dev=none "+
+			"cpu-shares.resize.mooring.dev=200") {
 		t.Errorf("error %v, want the command that annotates the pod", err)
 	}
 }

@@ -10,14 +10,18 @@ import (
 )
 
 // ErrKubernetes says that the pod's object in Kubernetes has the desired size.
-var ErrKubernetes = errors.New("on a node with Kubernetes the pod's limits and annotations set the size of its VM")
+var ErrKubernetes = errors.New("on a node with Kubernetes the pod's limits and annotations set " +
+	"the size of its VM")
 
 // RequestSize sets the desired size of a VM, or requests a dry run, and replaces an earlier request
 // of that kind. It returns the pods with this name and a running launcher. With Kubernetes only a
 // dry run is possible; the error is [ErrKubernetes].
-func (n *Node) RequestSize(namespace, name string, size api.Size, dryRun bool) (pods []agentapi.ResizedPod, err error) {
+func (n *Node) RequestSize(
+	namespace, name string, size api.Size, dryRun bool,
+) (pods []agentapi.ResizedPod, err error) {
 	if n.Desired != nil && !dryRun {
-		return nil, fmt.Errorf("%w: use --kubeconfig, or run `%s`", ErrKubernetes, annotateCommand(namespace, name, size))
+		return nil, fmt.Errorf("%w: use --kubeconfig, or run `%s`", ErrKubernetes,
+			annotateCommand(namespace, name, size))
 	}
 	for _, l := range n.Registry.List() {
 		if l.Pod.Namespace != namespace || l.Pod.Name != name {
@@ -71,7 +75,8 @@ func (p *pod) storeDryRun(size api.Size) (generation uint64, err error) {
 func annotateCommand(namespace, name string, size api.Size) string {
 	command := fmt.Sprintf("kubectl -n %s annotate --overwrite pod %s", namespace, name)
 	annotations := size.Annotations()
-	for _, key := range []string{api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.CPUSharesKey} {
+	for _, key := range []string{api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey,
+		api.CPUSharesKey} {
 		if value, ok := annotations[key]; ok {
 			command += fmt.Sprintf(" %s=%s", key, value)
 		}

@@ -59,8 +59,9 @@ func newRig(t *testing.T) *rig { return newRigWith(t, rules) }
 func newRigWith(t *testing.T, rules string) *rig {
 	t.Helper()
 	r := &rig{
-		registry: registry.New(), kernel: lifecycletest.NewKernel(), recorder: &lifecycletest.Recorder{},
-		ready: true, vms: map[string]host.Process{},
+		registry: registry.New(), kernel: lifecycletest.NewKernel(),
+		recorder: &lifecycletest.Recorder{},
+		ready:    true, vms: map[string]host.Process{},
 	}
 	r.kernel.BeforeSet = r.note
 	p, err := policy.Parse([]byte(rules))
@@ -77,16 +78,20 @@ func newRigWith(t *testing.T, rules string) *rig {
 			t.Error(err)
 		}
 	})
-	r.guard = guard.New(guard.Config{Registry: r.registry, Kernel: r.kernel, Recorder: r.recorder, Logger: log, Repair: true})
+	r.guard = guard.New(guard.Config{Registry: r.registry, Kernel: r.kernel, Recorder: r.recorder,
+		Logger: log, Repair: true})
 	r.plugin, err = plugin.New(plugin.Config{
-		Policy: p, Registry: r.registry, Guard: r.guard, PodDirs: noDirs{}, Recorder: r.recorder, Logger: log,
+		Policy: p, Registry: r.registry, Guard: r.guard, PodDirs: noDirs{}, Recorder: r.recorder,
+		Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Node = &podserver.Node{
-		Registry: r.registry, Kernel: r.kernel, Recorder: r.recorder, Logger: log, Cgroup: r.guard.Cgroup, Grant: r.plugin.GrantLock,
-		Enforce: p.Mode == policy.Enforce, Ready: func() bool { return r.ready }, Clock: lifecycletest.NewClock(), Store: store,
+		Registry: r.registry, Kernel: r.kernel, Recorder: r.recorder, Logger: log,
+		Cgroup: r.guard.Cgroup, Grant: r.plugin.GrantLock,
+		Enforce: p.Mode == policy.Enforce, Ready: func() bool { return r.ready },
+		Clock: lifecycletest.NewClock(), Store: store,
 	}
 	r.add("a", 100)
 	r.add("b", 200)
@@ -154,7 +159,8 @@ func (r *rig) showVMs(uid string, vms ...host.Process) {
 	r.registry.Update("ID-"+uid, func(l *registry.Launcher) {
 		l.VMs = nil
 		for _, vm := range vms {
-			l.VMs = append(l.VMs, agentapi.VM{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning})
+			l.VMs = append(l.VMs, agentapi.VM{PID: vm.PID, StartTime: vm.StartTime,
+				State: agentapi.VMRunning})
 		}
 	})
 }

@@ -142,7 +142,8 @@ func (s *Server) open(ctx context.Context, uid string) {
 	l, id, err := s.Dirs.Listen(ctx, uid)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) { // gone meanwhile
-			s.Logger.Warn("opening the socket of a pod failed; the agent retries", "uid", uid, "error", err)
+			s.Logger.Warn("opening the socket of a pod failed; the agent retries", "uid", uid,
+				"error", err)
 		}
 		return
 	}
@@ -168,8 +169,9 @@ func Serve(ctx context.Context, l net.Listener, pod Pod, logger *slog.Logger) er
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    podapi.MaxHeader,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // a pod can write there
-		BaseContext:       func(net.Listener) context.Context { return streams },
+		// a pod can write there
+		ErrorLog:    slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return streams },
 	}
 	server.RegisterOnShutdown(endStreams)
 	return serve.Until(ctx, server, limitListener(l))
@@ -199,7 +201,8 @@ func handler(pod Pod, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !requests.Allow() {
 			w.Header().Set("Retry-After", "1")
-			h.refuse(w, refusal(podapi.CodeBusy, "more than %d requests a second: try again", requestRate))
+			h.refuse(w, refusal(podapi.CodeBusy, "more than %d requests a second: try again",
+				requestRate))
 			return
 		}
 		mux.ServeHTTP(w, r)

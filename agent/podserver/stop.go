@@ -77,10 +77,12 @@ func (t *stopHandlers) remove(uid string, k *stopHandler, report func(string, bo
 func (p *pod) Stop() (podapi.Stop, error) {
 	if stop, ok := p.node.Registry.StopOf(p.uid); ok {
 		left := max(stop.Due.Sub(p.node.Clock.Now()), 0)
-		return podapi.Stop{Requested: true, Reason: stop.Why, Seconds: int64(left / time.Second)}, nil
+		return podapi.Stop{Requested: true, Reason: stop.Why, Seconds: int64(left / time.Second)},
+			nil
 	}
 	if !p.node.Ready() {
-		return podapi.Stop{}, refusal(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
+		return podapi.Stop{}, refusal(podapi.CodeStarting, "the agent does not know all "+
+			"launchers of the node yet: try again")
 	}
 	return podapi.Stop{}, nil
 }
@@ -94,14 +96,16 @@ func (h *podHandler) stop(w http.ResponseWriter, _ *http.Request) {
 func isStopHandler(query string) (bool, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return false, refusal(podapi.CodeInvalid, "query: want none, or %s=1: %v", podapi.QueryStopHandler, err)
+		return false, refusal(podapi.CodeInvalid, "query: want none, or %s=1: %v",
+			podapi.QueryStopHandler, err)
 	}
 	takes := slices.Equal(values[podapi.QueryStopHandler], []string{"1"})
 	if takes {
 		delete(values, podapi.QueryStopHandler)
 	}
 	if len(values) > 0 {
-		return false, refusal(podapi.CodeInvalid, "query: %.80q: want none, or %s=1", query, podapi.QueryStopHandler)
+		return false, refusal(podapi.CodeInvalid, "query: %.80q: want none, or %s=1", query,
+			podapi.QueryStopHandler)
 	}
 	return takes, nil
 }

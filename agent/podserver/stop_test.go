@@ -71,7 +71,8 @@ func TestStop(t *testing.T) {
 	r.ready = false // a known request needs no list of pods
 	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone"})
 	_, err := r.Pod("b").Stop()
-	if refusal, ok := errors.AsType[*podserver.Refusal](err); !ok || refusal.Code != podapi.CodeStarting {
+	if refusal, ok := errors.AsType[*podserver.Refusal](err); !ok ||
+		refusal.Code != podapi.CodeStarting {
 		t.Errorf("error %v before the agent knows all pods", err)
 	}
 }
@@ -166,9 +167,11 @@ func TestHostileStopStreams(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { conn.Close() })
 		must(t, conn.SetDeadline(time.Now().Add(deadline)))
-		_, err = io.WriteString(conn, "GET "+podapi.PathChanges+query+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, err = io.WriteString(conn, "GET "+podapi.PathChanges+query+
+			" HTTP/1.1\r\nHost: x\r\n\r\n")
 		must(t, err)
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // closing would wait for the end of the stream; the connection is closed
+		//nolint:bodyclose // closing would wait for the end of the stream; the connection is closed
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		must(t, err)
 		return conn, response.StatusCode
 	}
@@ -190,16 +193,19 @@ func TestHostileStopQueries(t *testing.T) {
 	r.SetStopHandler = n.record
 	socket := r.serve(t, "a")
 	for _, query := range []string{
-		"?stops=0", "?stops=2", "?stops=", "?stops", "?stops=true", "?stops=1&stops=1", "?stops=1&pod=b", "?uid=b", "?stops=%zz", "?stops=1;x=2", "?Stops=1",
+		"?stops=0", "?stops=2", "?stops=", "?stops", "?stops=true", "?stops=1&stops=1",
+		"?stops=1&pod=b", "?uid=b", "?stops=%zz", "?stops=1;x=2", "?Stops=1",
 	} {
-		if status, code := send(t, socket, request("GET", podapi.PathChanges+query, "")); status != http.StatusBadRequest || code != podapi.CodeInvalid {
+		if status, code := send(t, socket, request("GET", podapi.PathChanges+query, "")); status !=
+			http.StatusBadRequest || code != podapi.CodeInvalid {
 			t.Errorf("%s: answered %d %q", query, status, code)
 		}
 	}
 	for _, c := range []struct {
 		method, path string
 		status       int
-	}{{"PUT", podapi.PathStop, 404}, {"DELETE", podapi.PathStop, 404}, {"POST", podapi.PathStop, 404}, {"GET", podapi.PathStop, 200}} {
+	}{{"PUT", podapi.PathStop, 404}, {"DELETE", podapi.PathStop, 404},
+		{"POST", podapi.PathStop, 404}, {"GET", podapi.PathStop, 200}} {
 		if status, _ := send(t, socket, request(c.method, c.path, "")); status != c.status {
 			t.Errorf("%s %s: answered %d, want %d", c.method, c.path, status, c.status)
 		}

@@ -54,7 +54,8 @@ func (h *podHandler) stream(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-alive.C:
-			err = writeLine(w, podapi.Change{Changed: podapi.ChangedNone, Generation: was.Generation})
+			err = writeLine(w, podapi.Change{Changed: podapi.ChangedNone,
+				Generation: was.Generation})
 		case <-glances.C:
 			is := h.pod.Summary()
 			err = writeChanges(w, was, is)
@@ -67,13 +68,16 @@ func (h *podHandler) stream(w http.ResponseWriter, r *http.Request) {
 func writeChanges(w http.ResponseWriter, was, is Summary) error {
 	var errs []error
 	if was.Generation != is.Generation || was.DryRun != is.DryRun {
-		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedDesired, Generation: is.Generation}))
+		errs = append(errs,
+			writeLine(w, podapi.Change{Changed: podapi.ChangedDesired, Generation: is.Generation}))
 	}
 	if was.Stop != is.Stop {
-		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedStop, Generation: is.Generation}))
+		errs = append(errs,
+			writeLine(w, podapi.Change{Changed: podapi.ChangedStop, Generation: is.Generation}))
 	}
 	if was.Generation, was.DryRun, was.Stop = is.Generation, is.DryRun, is.Stop; was != is {
-		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedObserved, Generation: is.Generation}))
+		errs = append(errs,
+			writeLine(w, podapi.Change{Changed: podapi.ChangedObserved, Generation: is.Generation}))
 	}
 	return errors.Join(errs...)
 }
@@ -82,7 +86,8 @@ func writeChanges(w http.ResponseWriter, was, is Summary) error {
 // goroutine for ever.
 func writeLine(w http.ResponseWriter, change podapi.Change) error {
 	control := http.NewResponseController(w)
-	if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if err := json.NewEncoder(w).Encode(change); err != nil {

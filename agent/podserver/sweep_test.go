@@ -48,11 +48,15 @@ func TestSweep(t *testing.T) {
 		left   []string
 	}{
 		"gone while the agent was away": {fewDirs{}, true, []string{"a", "c"}, []string{"a"}},
-		"not known yet":                 {fewDirs{}, false, []string{"a", "c"}, []string{"a", "c", "d"}},
-		"a directory and no launcher":   {fewDirs{there: map[string]bool{"c": true, "d": true}}, true, []string{"b", "c"}, []string{"b", "c", "d"}},
-		"it never had a socket":         {fewDirs{went: []string{"c"}}, false, []string{"a", "c"}, []string{"a", "d"}},
-		"its directory is to be made":   {fewDirs{went: []string{"a"}}, true, []string{"a", "c"}, []string{"a"}},
-		"asked in its last moment":      {fewDirs{went: []string{"d"}}, true, nil, nil},
+		"not known yet": {fewDirs{}, false, []string{"a", "c"},
+			[]string{"a", "c", "d"}},
+		"a directory and no launcher": {fewDirs{there: map[string]bool{"c": true, "d": true}}, true,
+			[]string{"b", "c"}, []string{"b", "c", "d"}},
+		"it never had a socket": {fewDirs{went: []string{"c"}}, false, []string{"a", "c"},
+			[]string{"a", "d"}},
+		"its directory is to be made": {fewDirs{went: []string{"a"}}, true, []string{"a", "c"},
+			[]string{"a"}},
+		"asked in its last moment": {fewDirs{went: []string{"d"}}, true, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -67,7 +71,8 @@ func TestSweep(t *testing.T) {
 				must(t, r.Store.Put("d", asked))
 				<-time.After(time.Minute)
 				stop()
-				if left := slices.Sorted(slices.Values(r.Store.UIDs())); !slices.Equal(left, test.left) {
+				if left := slices.Sorted(slices.Values(r.Store.UIDs())); !slices.Equal(left,
+					test.left) {
 					t.Errorf("records of %v, want of %v", left, test.left)
 				}
 			})

@@ -23,7 +23,8 @@ func (w *warner) lifecycle() {
 	}
 	allowsDomains := func(r policy.Rule) bool { return len(r.Domains) > 0 }
 	if l.Libvirt != nil && !slices.ContainsFunc(w.policy.Rules, allowsDomains) {
-		w.warn("lifecycle.libvirt", "no rule allows any of its domains: list some in rules[].domains")
+		w.warn("lifecycle.libvirt", "no rule allows any of its domains: list some in "+
+			"rules[].domains")
 	}
 }
 
@@ -38,7 +39,8 @@ func (w *warner) domains(i int, rule policy.Rule) {
 	}
 	for n, glob := range rule.Domains {
 		if strings.Trim(glob, "*") == "" {
-			w.warn(fmt.Sprintf("%s[%d]", path, n), "a pod of any of the namespaces may bind, and stop, "+
+			w.warn(fmt.Sprintf("%s[%d]", path, n), "a pod of any of the namespaces may bind, and "+
+				"stop, "+
 				"the VMs of all others; give each namespace a rule with domains of its own")
 		}
 	}

@@ -21,7 +21,8 @@ type Report struct {
 
 // Fault is one reason for which the agent refuses a policy.
 type Fault struct {
-	Path    string `json:"path,omitempty"`  // such as rules[1].memlock.max; empty: the file as a whole
+	// such as rules[1].memlock.max; empty: the file as a whole
+	Path    string `json:"path,omitempty"`
 	Value   string `json:"value,omitempty"` // as JSON; empty: there is none
 	Message string `json:"message"`         // the allowed values
 }
@@ -79,7 +80,8 @@ func fieldErrors(err error) (all []*policy.FieldError) {
 		}
 		return all
 	}
-	if f, ok := err.(*policy.FieldError); ok { //nolint:errorlint // errors.As finds only the first one
+	//nolint:errorlint // errors.As finds only the first one
+	if f, ok := err.(*policy.FieldError); ok {
 		return []*policy.FieldError{f}
 	}
 	if inner := errors.Unwrap(err); inner != nil {

@@ -19,7 +19,9 @@ func (w *warner) shadowed(i int) {
 	})
 	by := make([]string, len(rule.Namespaces)) // name of the rule that covers each namespace
 	for n, glob := range rule.Namespaces {
-		at := slices.IndexFunc(earlier, func(r policy.Rule) bool { return covers(r.Namespaces, glob) })
+		at := slices.IndexFunc(earlier, func(r policy.Rule) bool {
+			return covers(r.Namespaces, glob)
+		})
 		if at >= 0 {
 			by[n] = earlier[at].Name
 		}
@@ -32,7 +34,8 @@ func (w *warner) shadowed(i int) {
 	}
 	for n, name := range by {
 		if name != "" {
-			w.warn(fmt.Sprintf("rules[%d].namespaces[%d]", i, n), "%q never matches here, because %s before it",
+			w.warn(fmt.Sprintf("rules[%d].namespaces[%d]", i, n), "%q never matches here, "+
+				"because %s before it",
 				rule.Namespaces[n], matching([]string{name}))
 		}
 	}
@@ -47,7 +50,9 @@ func coversAccounts(early, late policy.Rule) bool {
 	if len(accounts) == 0 {
 		accounts = []string{"*"}
 	}
-	return !slices.ContainsFunc(accounts, func(glob string) bool { return !covers(early.ServiceAccounts, glob) })
+	return !slices.ContainsFunc(accounts, func(glob string) bool {
+		return !covers(early.ServiceAccounts, glob)
+	})
 }
 
 // covers reports whether one of the globs matches every name that glob matches. It compares only

@@ -65,8 +65,10 @@ func (w *warner) profiles() {
 			if !contains(late.PodLabels, early.PodLabels) {
 				continue
 			}
-			w.warn(fmt.Sprintf("profiles[%d]", i), "profile %q never recognises a pod, because profile %q before it "+
-				"recognises all pods with these labels; put the one with more labels first", late.Name, early.Name)
+			w.warn(fmt.Sprintf("profiles[%d]", i), "profile %q never recognises a pod, because "+
+				"profile %q before it "+
+				"recognises all pods with these labels; put the one with more labels first",
+				late.Name, early.Name)
 			break
 		}
 	}
@@ -81,7 +83,8 @@ func contains(labels, part map[string]string) bool {
 
 func (w *warner) accounts(i int, rule policy.Rule) {
 	if len(rule.ServiceAccounts) > 0 {
-		w.warn(fmt.Sprintf("rules[%d].serviceAccounts", i), "the agent learns service accounts from Kubernetes: "+
+		w.warn(fmt.Sprintf("rules[%d].serviceAccounts", i), "the agent learns service accounts "+
+			"from Kubernetes: "+
 			"without --kubeconfig, rule %q refuses every launcher of its namespaces", rule.Name)
 	}
 }
@@ -90,15 +93,18 @@ func (w *warner) memlock(i int, rule policy.Rule) {
 	path := fmt.Sprintf("rules[%d].memlock", i)
 	most, node := rule.Memlock.Max, w.policy.Memlock.NodeMax
 	if rule.Memlock.Unlimited && node > 0 {
-		w.warn(path+".unlimited", "memlock.nodeMax does not count unlimited locks: each is bounded by "+
+		w.warn(path+".unlimited", "memlock.nodeMax does not count unlimited locks: each is "+
+			"bounded by "+
 			"its container's memory limit alone")
 	}
 	if node > 0 && most > node && most != math.MaxInt64 {
-		w.warn(path+".max", "%s is more than memlock.nodeMax, %s, which all launchers of the node share: "+
+		w.warn(path+".max", "%s is more than memlock.nodeMax, %s, which all launchers of the "+
+			"node share: "+
 			"the agent never grants as much", api.Bytes(most), api.Bytes(node))
 	}
 	if rule.Memlock.Unlimited && covers(rule.Namespaces, "*") {
-		w.warn(path+".unlimited", "a pod of any namespace may lock as much as its container's memory limit")
+		w.warn(path+".unlimited", "a pod of any namespace may lock as much as its container's "+
+			"memory limit")
 	}
 }
 

@@ -21,32 +21,44 @@ type Reason string
 
 // The reasons of events.
 const (
-	ReasonMemlockRefused     Reason = "MemlockRefused"     // the policy does not allow the memory lock
-	ReasonCgroupRefused      Reason = "CgroupRefused"      // the policy does not allow the cgroup file
-	ReasonGracePeriodRefused Reason = "GracePeriodRefused" // the policy does not allow so long a grace period
-	ReasonAnnotationInvalid  Reason = "AnnotationInvalid"  // an annotation cannot be read
-	ReasonLimitMissing       Reason = "LimitMissing"       // a process has less than the agent gave it
-	ReasonLimitRepaired      Reason = "LimitRepaired"      // the agent repaired a missing limit
-	ReasonLimitYielded       Reason = "LimitYielded"       // the limit was high enough already
-	ReasonCgroupDiffers      Reason = "CgroupDiffers"      // a cgroup file shows another value than the agent set
-	ReasonCgroupIneffective  Reason = "CgroupIneffective"  // a cgroup file shows the value without effect
-	ReasonWouldRefuse        Reason = "WouldRefuse"        // observe mode: enforce mode would refuse
-	ReasonWouldSet           Reason = "WouldSet"           // observe mode: enforce mode would set a limit
-	ReasonNeighbourMemlock   Reason = "NeighbourMemlock"   // another NRI plugin has a request for the same limit
-	ReasonPodDirFailed       Reason = "PodDirFailed"       // the agent cannot make the pod's directory
+	// the policy does not allow the memory lock
+	ReasonMemlockRefused Reason = "MemlockRefused"
+	// the policy does not allow the cgroup file
+	ReasonCgroupRefused Reason = "CgroupRefused"
+	// the policy does not allow so long a grace period
+	ReasonGracePeriodRefused Reason = "GracePeriodRefused"
+	ReasonAnnotationInvalid  Reason = "AnnotationInvalid" // an annotation cannot be read
+	// a process has less than the agent gave it
+	ReasonLimitMissing  Reason = "LimitMissing"
+	ReasonLimitRepaired Reason = "LimitRepaired" // the agent repaired a missing limit
+	ReasonLimitYielded  Reason = "LimitYielded"  // the limit was high enough already
+	// a cgroup file shows another value than the agent set
+	ReasonCgroupDiffers Reason = "CgroupDiffers"
+	// a cgroup file shows the value without effect
+	ReasonCgroupIneffective Reason = "CgroupIneffective"
+	ReasonWouldRefuse       Reason = "WouldRefuse" // observe mode: enforce mode would refuse
+	// observe mode: enforce mode would set a limit
+	ReasonWouldSet Reason = "WouldSet"
+	// another NRI plugin has a request for the same limit
+	ReasonNeighbourMemlock Reason = "NeighbourMemlock"
+	ReasonPodDirFailed     Reason = "PodDirFailed" // the agent cannot make the pod's directory
 
-	ReasonVMStarted     Reason = "VMStarted"     // a VM process of the launcher started
-	ReasonVMGone        Reason = "VMGone"        // a VM process has ended
-	ReasonVMUnattended  Reason = "VMUnattended"  // a VM process started without a live pod or a fresh heartbeat
-	ReasonOwnerGone     Reason = "OwnerGone"     // the launcher has ended, and its VM process is an orphan
+	ReasonVMStarted Reason = "VMStarted" // a VM process of the launcher started
+	ReasonVMGone    Reason = "VMGone"    // a VM process has ended
+	// a VM process started without a live pod or a fresh heartbeat
+	ReasonVMUnattended Reason = "VMUnattended"
+	// the launcher has ended, and its VM process is an orphan
+	ReasonOwnerGone     Reason = "OwnerGone"
 	ReasonLauncherHung  Reason = "LauncherHung"  // the launcher lives without a heartbeat
 	ReasonStopRequested Reason = "StopRequested" // the pod asks for the stop of its VM
-	ReasonStopConfirmed Reason = "StopConfirmed" // the agent confirms to the pod that its VM is gone
-	ReasonVMShutdown    Reason = "VMShutdown"    // the agent asks the guest to shut down
-	ReasonVMTerminated  Reason = "VMTerminated"  // the agent sent SIGTERM
-	ReasonVMKilled      Reason = "VMKilled"      // the agent sent SIGKILL
-	ReasonVMStuck       Reason = "VMStuck"       // a VM process does not end after SIGKILL
-	ReasonWouldStop     Reason = "WouldStop"     // observe mode: enforce mode would stop a VM process
+	// the agent confirms to the pod that its VM is gone
+	ReasonStopConfirmed Reason = "StopConfirmed"
+	ReasonVMShutdown    Reason = "VMShutdown"   // the agent asks the guest to shut down
+	ReasonVMTerminated  Reason = "VMTerminated" // the agent sent SIGTERM
+	ReasonVMKilled      Reason = "VMKilled"     // the agent sent SIGKILL
+	ReasonVMStuck       Reason = "VMStuck"      // a VM process does not end after SIGKILL
+	// observe mode: enforce mode would stop a VM process
+	ReasonWouldStop     Reason = "WouldStop"
 	ReasonDomainRefused Reason = "DomainRefused" // the policy does not allow the declared domain
 	ReasonDomainClaimed Reason = "DomainClaimed" // another pod has declared the same domain
 	ReasonLeaseExpired  Reason = "LeaseExpired"  // the lease that prevented a stop has ended

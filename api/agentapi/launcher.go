@@ -23,12 +23,15 @@ type Launcher struct {
 	Pod       PodRef       `json:"pod"`
 	Container ContainerRef `json:"container"`
 	State     State        `json:"state"`
-	Mode      string       `json:"mode"`               // policy mode of the decision: observe or enforce
-	Rule      string       `json:"rule,omitempty"`     // policy rule of the decision; empty: none matched
-	Settings  []Setting    `json:"settings,omitempty"` // memlock first, then cgroup files by name
-	Refusal   string       `json:"refusal,omitempty"`  // reason of the refusal; in observe mode: of enforce mode
-	Notes     []string     `json:"notes,omitempty"`    // further remarks for the user
-	Since     time.Time    `json:"since"`              // start of State
+	// policy mode of the decision: observe or enforce
+	Mode string `json:"mode"`
+	// policy rule of the decision; empty: none matched
+	Rule     string    `json:"rule,omitempty"`
+	Settings []Setting `json:"settings,omitempty"` // memlock first, then cgroup files by name
+	// reason of the refusal; in observe mode: of enforce mode
+	Refusal string    `json:"refusal,omitempty"`
+	Notes   []string  `json:"notes,omitempty"` // further remarks for the user
+	Since   time.Time `json:"since"`           // start of State
 
 	Phase      Phase     `json:"phase,omitempty"`
 	PhaseSince time.Time `json:"phaseSince,omitzero"` // start of Phase
@@ -46,15 +49,17 @@ type Status string
 
 // The statuses of a setting.
 const (
-	StatusApplied     Status = "applied"     // the kernel shows the given value
-	StatusDiffers     Status = "differs"     // the kernel shows another value
-	StatusRepaired    Status = "repaired"    // the value differed, and the agent repaired it
-	StatusYielded     Status = "yielded"     // the limit was high enough already; the agent left it
-	StatusObserved    Status = "observed"    // observe mode: the agent set nothing
-	StatusRefused     Status = "refused"     // the policy does not allow it; the agent set nothing
-	StatusPending     Status = "pending"     // given to the runtime; the agent has not read the kernel's value yet
-	StatusIneffective Status = "ineffective" // set without effect (memory.low without its ancestors)
-	StatusUnknown     Status = "unknown"     // the agent could not read the kernel's value
+	StatusApplied  Status = "applied"  // the kernel shows the given value
+	StatusDiffers  Status = "differs"  // the kernel shows another value
+	StatusRepaired Status = "repaired" // the value differed, and the agent repaired it
+	StatusYielded  Status = "yielded"  // the limit was high enough already; the agent left it
+	StatusObserved Status = "observed" // observe mode: the agent set nothing
+	StatusRefused  Status = "refused"  // the policy does not allow it; the agent set nothing
+	// given to the runtime; the agent has not read the kernel's value yet
+	StatusPending Status = "pending"
+	// set without effect (memory.low without its ancestors)
+	StatusIneffective Status = "ineffective"
+	StatusUnknown     Status = "unknown" // the agent could not read the kernel's value
 )
 
 // Setting is one request of a launcher with its result. Amounts of memory are quantities ("5Gi") or

@@ -34,7 +34,8 @@ func (r LeaseRequest) Check() error {
 		return fmt.Errorf("reason: %d bytes: want at most %d", len(r.Reason), MaxLeaseReason)
 	}
 	if !isLine(r.Reason) {
-		return fmt.Errorf("reason: %q: want one line of text with the purpose of the lease", r.Reason)
+		return fmt.Errorf("reason: %q: want one line of text with the purpose of the lease",
+			r.Reason)
 	}
 	return nil
 }
@@ -42,5 +43,6 @@ func (r LeaseRequest) Check() error {
 // isLine reports whether s is one printable line.
 func isLine(s string) bool {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	return utf8.ValidString(s) && strings.TrimSpace(s) != "" && !strings.ContainsFunc(s, unprintable)
+	return utf8.ValidString(s) && strings.TrimSpace(s) != "" &&
+		!strings.ContainsFunc(s, unprintable)
 }

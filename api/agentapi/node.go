@@ -26,7 +26,8 @@ type Node struct {
 	Memlock Account `json:"memlock"`
 	Tracker Tracker `json:"tracker"`
 
-	Headroom podapi.Headroom `json:"headroom,omitzero"` // from the policy; 0: the policy does not set it
+	// from the policy; 0: the policy does not set it
+	Headroom podapi.Headroom `json:"headroom,omitzero"`
 }
 
 // NRI is the connection to the container runtime.
@@ -61,8 +62,11 @@ type Tracker struct {
 	MaxGroups    int `json:"maxGroups,omitempty"`
 
 	// Counters since the load of the tracker, which outlives the agent.
-	LostEvents    uint64 `json:"lostEvents,omitempty"`    // events that the agent did not get; it scans for their effects
+	// events that the agent did not get; it scans for their effects
+	LostEvents    uint64 `json:"lostEvents,omitempty"`
 	LostProcesses uint64 `json:"lostProcesses,omitempty"` // processes without space in the table
-	Stale         uint64 `json:"stale,omitempty"`         // processes with an end that the tracker missed
-	Skipped       uint64 `json:"leftOut,omitempty"`       // calls that the kernel skipped; the agent scans for their effects
+	// processes with an end that the tracker missed
+	Stale uint64 `json:"stale,omitempty"`
+	// calls that the kernel skipped; the agent scans for their effects
+	Skipped uint64 `json:"leftOut,omitempty"`
 }

@@ -46,7 +46,8 @@ func (r ResizeRequest) Check() error {
 		return fmt.Errorf("memory: %d: want more than 0 bytes", r.Memory)
 	}
 	if r.CPUShares != 0 && (r.CPUShares < api.MinCPUShares || r.CPUShares > api.MaxCPUShares) {
-		return fmt.Errorf("cpuShares: %d: want %d to %d", r.CPUShares, api.MinCPUShares, api.MaxCPUShares)
+		return fmt.Errorf("cpuShares: %d: want %d to %d", r.CPUShares, api.MinCPUShares,
+			api.MaxCPUShares)
 	}
 	if r.Size == (api.Size{}) {
 		return errors.New("want one of vcpus, memory, cpuQuota and cpuShares at least")

@@ -27,8 +27,9 @@ const (
 
 // VM is a VM process of a launcher.
 type VM struct {
-	PID        int       `json:"pid"`              // in the agent's pid namespace
-	StartTime  uint64    `json:"startTime"`        // clock ticks after boot, field 22 of proc_pid_stat(5)
+	PID int `json:"pid"` // in the agent's pid namespace
+	// clock ticks after boot, field 22 of proc_pid_stat(5)
+	StartTime  uint64    `json:"startTime"`
 	Executable string    `json:"executable"`       // base name of the executable
 	Domain     string    `json:"domain,omitempty"` // libvirt's name of a node-level VM
 	State      VMState   `json:"state"`

@@ -32,7 +32,8 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 	}
 	n, err := strconv.ParseUint(string(data), 10, 63)
 	if err != nil {
-		return fmt.Errorf("%.40s: want a whole number of bytes, at most %d, or %q", data, math.MaxInt64, api.Unlimited)
+		return fmt.Errorf("%.40s: want a whole number of bytes, at most %d, or %q", data,
+			math.MaxInt64, api.Unlimited)
 	}
 	*a = Amount(n)
 	return nil

@@ -55,7 +55,8 @@ func (l Lease) Check() error {
 		return fmt.Errorf("reason: %d bytes: want at most %d", len(l.Reason), MaxReason)
 	}
 	if strings.TrimSpace(l.Reason) == "" {
-		return fmt.Errorf("reason: %q: want one line of text with the purpose of the lease", l.Reason)
+		return fmt.Errorf("reason: %q: want one line of text with the purpose of the lease",
+			l.Reason)
 	}
 	return checkTexts("reason", []string{l.Reason})
 }

@@ -99,7 +99,8 @@ func (r Report) checkDryRun() error {
 	case planned && !r.DryRun:
 		return fmt.Errorf("state: %s: want dryRun with it", r.State)
 	case r.DryRun && !planned && r.State != StateRefused && r.State != StateFailed:
-		return fmt.Errorf("state: %s: want %s, %s or %s for a dry run", r.State, StatePlanned, StateRefused, StateFailed)
+		return fmt.Errorf("state: %s: want %s, %s or %s for a dry run", r.State, StatePlanned,
+			StateRefused, StateFailed)
 	}
 	return nil
 }
@@ -116,7 +117,8 @@ func checkTexts(field string, texts []string) error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	for _, t := range texts {
 		if len(t) > MaxLine || !utf8.ValidString(t) || strings.ContainsFunc(t, unprintable) {
-			return fmt.Errorf("%s: %.40q: want lines of printable text, at most %d bytes each", field, t, MaxLine)
+			return fmt.Errorf("%s: %.40q: want lines of printable text, at most %d bytes each",
+				field, t, MaxLine)
 		}
 	}
 	return nil

@@ -54,7 +54,8 @@ func (r Report) withLines(most int) Report {
 func (r Report) withLists(keep, bytes int) Report {
 	r.Steps = r.Steps[max(0, len(r.Steps)-keep):]
 	r.Plan = r.Plan[:min(len(r.Plan), keep)]
-	note := fmt.Sprintf("some of plan, steps and notes is left out: a report has at most %d bytes here", bytes)
+	note := fmt.Sprintf("some of plan, steps and notes is left out: a report has at most %d "+
+		"bytes here", bytes)
 	r.Notes = append([]string{note}, r.Notes[:min(len(r.Notes), max(keep-1, 0))]...)
 	return r
 }

@@ -16,10 +16,12 @@ import (
 // largest returns a report at the limits of Check, with lines of this text.
 func largest(text string) podapi.Report {
 	line := strings.Repeat(text, podapi.MaxLine/len(text))
-	r := podapi.Report{Generation: 7, State: podapi.StateFailed, Error: line, Actual: &podapi.Actual{Memory: 1 << 40, VCPUs: 4, Online: -1, Quota: line}}
+	r := podapi.Report{Generation: 7, State: podapi.StateFailed, Error: line,
+		Actual: &podapi.Actual{Memory: 1 << 40, VCPUs: 4, Online: -1, Quota: line}}
 	for range podapi.MaxLines {
 		r.Plan, r.Notes = append(r.Plan, line), append(r.Notes, line)
-		r.Steps = append(r.Steps, podapi.Step{Description: line, Started: time.Now(), Seconds: 1.0 / 3, Error: line})
+		r.Steps = append(r.Steps, podapi.Step{Description: line, Started: time.Now(),
+			Seconds: 1.0 / 3, Error: line})
 	}
 	return r
 }
@@ -49,10 +51,12 @@ func TestFit(t *testing.T) {
 		was := largest(text)
 		is := was.Fit()
 		check(t, was, is)
-		if len(is.Steps) == 0 || !is.Steps[len(is.Steps)-1].Started.Equal(was.Steps[podapi.MaxLines-1].Started) {
+		if len(is.Steps) == 0 ||
+			!is.Steps[len(is.Steps)-1].Started.Equal(was.Steps[podapi.MaxLines-1].Started) {
 			t.Errorf("%q: steps %+v, want the last ones", text, is.Steps)
 		}
-		if len(is.Steps) < podapi.MaxLines && (len(is.Notes) == 0 || !strings.Contains(is.Notes[0], "left out")) {
+		if len(is.Steps) < podapi.MaxLines &&
+			(len(is.Notes) == 0 || !strings.Contains(is.Notes[0], "left out")) {
 			t.Errorf("%q: notes %q, want that something is left out", text, is.Notes)
 		}
 		if diff := cmp.Diff(largest(text).Plan, was.Plan); diff != "" {
@@ -62,7 +66,8 @@ func TestFit(t *testing.T) {
 }
 
 func TestFitLeavesWhatFits(t *testing.T) {
-	was := podapi.Report{State: podapi.StateDone, Notes: []string{strings.Repeat("n", podapi.MaxLine)}}
+	was := podapi.Report{State: podapi.StateDone,
+		Notes: []string{strings.Repeat("n", podapi.MaxLine)}}
 	for i := range podapi.MaxLines {
 		was.Plan = append(was.Plan, fmt.Sprintf("step %d", i))
 		was.Steps = append(was.Steps, podapi.Step{Description: was.Plan[i], Seconds: 1})
@@ -70,16 +75,19 @@ func TestFitLeavesWhatFits(t *testing.T) {
 	if diff := cmp.Diff(was, was.Fit()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff(podapi.Report{State: podapi.StateIdle}, podapi.Report{State: podapi.StateIdle}.Fit()); diff != "" {
+	if diff := cmp.Diff(podapi.Report{State: podapi.StateIdle},
+		podapi.Report{State: podapi.StateIdle}.Fit()); diff != "" {
 		t.Errorf("nothing (-want +got)\n%s", diff)
 	}
 }
 
 func TestFitAny(t *testing.T) {
-	line := rapid.StringOfN(rapid.SampledFrom([]rune("a <&\u00e4\u2713\U00010348")), 0, podapi.MaxLine, podapi.MaxLine)
+	line := rapid.StringOfN(rapid.SampledFrom([]rune("a <&\u00e4\u2713\U00010348")), 0,
+		podapi.MaxLine, podapi.MaxLine)
 	lines := rapid.SliceOfN(line, 0, podapi.MaxLines)
 	rapid.Check(t, func(t *rapid.T) {
-		was := podapi.Report{State: podapi.StateFailed, Plan: lines.Draw(t, "plan"), Notes: lines.Draw(t, "notes"), Error: line.Draw(t, "error")}
+		was := podapi.Report{State: podapi.StateFailed, Plan: lines.Draw(t, "plan"),
+			Notes: lines.Draw(t, "notes"), Error: line.Draw(t, "error")}
 		for _, what := range lines.Draw(t, "steps") {
 			was.Steps = append(was.Steps, podapi.Step{Description: what, Error: was.Error})
 		}

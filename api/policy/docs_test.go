@@ -74,7 +74,8 @@ func fieldPaths(doc reflect.Type, prefix string) (paths []string) {
 
 // The documented message must be the program's message.
 func TestDocumentedError(t *testing.T) {
-	_, err := Parse([]byte(head + "rules: [{name: a, namespaces: [a]}, {name: b, namespaces: [b], memlock: {max: 16Gb}}]"))
+	_, err := Parse([]byte(head + "rules: [{name: a, namespaces: [a]}, {name: b, namespaces: " +
+		"[b], memlock: {max: 16Gb}}]"))
 	for _, block := range textBlock.FindAllStringSubmatch(readDoc(t), -1) {
 		if !strings.HasSuffix(strings.TrimSpace(block[1]), ": "+err.Error()) {
 			t.Errorf("the documentation shows\n%s\nand users see\n%v", block[1], err)

@@ -56,7 +56,8 @@ func (r *reader) policy(doc document) *Policy {
 		Mode: optional(r, "mode", doc.Mode, Observe, oneOf(Observe, Enforce)),
 		Memlock: NodeMemlock{
 			NodeMax: optional(r, "memlock.nodeMax", doc.Memlock.NodeMax, 0, positiveQuantity),
-			Repair:  optional(r, "memlock.repair", doc.Memlock.Repair, RepairReport, oneOf(RepairReport, RepairPrlimit)),
+			Repair: optional(r, "memlock.repair", doc.Memlock.Repair, RepairReport,
+				oneOf(RepairReport, RepairPrlimit)),
 		},
 		Lifecycle: r.lifecycle(doc.Lifecycle),
 		Headroom:  r.headroom(doc.Headroom),
@@ -88,7 +89,8 @@ func (r *reader) rule(path string, f ruleFields) Rule {
 		Domains:         list(r, path+".domains", f.Domains, domainGlob),
 	}
 	if len(f.Namespaces) == 0 {
-		r.fail(path+".namespaces", nil, `missing: want at least one name or glob, such as "vms" or "tenant-*"`)
+		r.fail(path+".namespaces", nil,
+			`missing: want at least one name or glob, such as "vms" or "tenant-*"`)
 	}
 	slices.Sort(rule.CgroupFiles)
 	return rule

@@ -28,7 +28,8 @@ func (r *reader) headroom(f headroomFields) Headroom {
 func memoryCapacity(raw json.RawMessage) (int64, error) {
 	n, err := quantity(raw)
 	if err == nil && (n == 0 || n%mib != 0 || n > maxCapacity) {
-		err = fmt.Errorf("want whole MiB, from 1Mi to %s; leave it out for the node's memory", api.Bytes(maxCapacity))
+		err = fmt.Errorf("want whole MiB, from 1Mi to %s; leave it out for the node's memory",
+			api.Bytes(maxCapacity))
 	}
 	return n, err
 }
@@ -37,7 +38,8 @@ func memoryCapacity(raw json.RawMessage) (int64, error) {
 func cpuCapacity(raw json.RawMessage) (int, error) {
 	n, err := strconv.Atoi(string(raw))
 	if err != nil || n < 1 || n > api.MaxVCPUs {
-		return 0, fmt.Errorf("want a number of vCPUs between 1 and %d; leave it out for the node's CPUs", api.MaxVCPUs)
+		return 0, fmt.Errorf("want a number of vCPUs between 1 and %d; leave it out for the "+
+			"node's CPUs", api.MaxVCPUs)
 	}
 	return n, nil
 }

@@ -79,7 +79,8 @@ func (r *reader) emulators(at string, raw []json.RawMessage) []string {
 
 func defaultEmulators() []string {
 	return []string{
-		"qemu-kvm", "qemu-system-x86_64", "qemu-system-aarch64", "qemu-system-ppc64", "qemu-system-s390x", "qemu-system-riscv64",
+		"qemu-kvm", "qemu-system-x86_64", "qemu-system-aarch64", "qemu-system-ppc64",
+		"qemu-system-s390x", "qemu-system-riscv64",
 	}
 }
 
@@ -96,10 +97,13 @@ func (r *reader) libvirt(at string, f *libvirtFields) *Libvirt {
 func emulator(raw json.RawMessage) (string, error) {
 	s, err := text(raw)
 	odd := func(r rune) bool {
-		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._+-", r)
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
+			!strings.ContainsRune("._+-", r)
 	}
-	if err != nil || s == "" || len(s) > maxEmulatorName || strings.ContainsFunc(s, odd) || s == "." || s == ".." {
-		return "", fmt.Errorf("want the name of an executed file, such as qemu-system-x86_64: 1 to %d of A-Z, a-z, 0-9, "+
+	if err != nil || s == "" || len(s) > maxEmulatorName || strings.ContainsFunc(s, odd) ||
+		s == "." || s == ".." {
+		return "", fmt.Errorf("want the name of an executed file, such as qemu-system-x86_64: 1 "+
+			"to %d of A-Z, a-z, 0-9, "+
 			"., _, + and -, without directory and without glob", maxEmulatorName)
 	}
 	return s, nil
@@ -109,7 +113,8 @@ func emulator(raw json.RawMessage) (string, error) {
 func duration(raw json.RawMessage) (time.Duration, error) {
 	s, err := text(raw)
 	if err != nil || !wholeSeconds(s, time.Second) {
-		return 0, errors.New("want whole seconds as a duration between 1s and 168h, such as 90s or 1h30m")
+		return 0,
+			errors.New("want whole seconds as a duration between 1s and 168h, such as 90s or 1h30m")
 	}
 	return time.ParseDuration(s)
 }
@@ -123,20 +128,23 @@ func fenceAfter(raw json.RawMessage) (time.Duration, error) {
 	case s == "0" || s == "0s":
 		return 0, nil
 	case err != nil || !wholeSeconds(s, minFenceAfter):
-		return 0, errors.New("want 0 for never, or whole seconds as a duration between 5s and 168h, such as 60s")
+		return 0, errors.New("want 0 for never, or whole seconds as a duration between 5s and " +
+			"168h, such as 60s")
 	}
 	return time.ParseDuration(s)
 }
 
 func wholeSeconds(s string, least time.Duration) bool {
 	d, err := time.ParseDuration(s)
-	return err == nil && strings.Trim(s, "0123456789.hms") == "" && d >= least && d <= api.MaxDuration && d%time.Second == 0
+	return err == nil && strings.Trim(s, "0123456789.hms") == "" && d >= least &&
+		d <= api.MaxDuration && d%time.Second == 0
 }
 
 func absolutePath(raw json.RawMessage) (string, error) {
 	s, err := text(raw)
 	if err != nil || !filepath.IsAbs(s) || filepath.Clean(s) != s || strings.ContainsRune(s, 0) {
-		return "", errors.New("want an absolute path, without . and .. and without slash at its end")
+		return "",
+			errors.New("want an absolute path, without . and .. and without slash at its end")
 	}
 	return s, nil
 }
@@ -144,17 +152,21 @@ func absolutePath(raw json.RawMessage) (string, error) {
 func socketPath(raw json.RawMessage) (string, error) {
 	s, err := absolutePath(raw)
 	if err == nil && len(s) > maxSocketPath {
-		err = fmt.Errorf("want a path of at most %d bytes, as the kernel takes for a socket", maxSocketPath)
+		err = fmt.Errorf("want a path of at most %d bytes, as the kernel takes for a socket",
+			maxSocketPath)
 	}
 	return s, err
 }
 
 // domainGlob reads a pattern of path.Match with characters that libvirt accepts in names.
 func domainGlob(raw json.RawMessage) (string, error) {
-	const want = `want a libvirt domain's name or UUID or a glob of *, ? and [a-z], such as "vm-*": printable, ` +
+	const want = `want a libvirt domain's name or UUID or a glob of *, ? and [a-z], such as ` +
+		`"vm-*": printable, ` +
 		"without slash and backslash"
 	s, err := text(raw)
-	odd := func(r rune) bool { return r == '/' || r == '\\' || r == utf8.RuneError || !unicode.IsGraphic(r) }
+	odd := func(r rune) bool {
+		return r == '/' || r == '\\' || r == utf8.RuneError || !unicode.IsGraphic(r)
+	}
 	if err != nil || s == "" || strings.ContainsFunc(s, odd) {
 		return "", errors.New(want)
 	}

@@ -15,7 +15,8 @@ import (
 func defaultLifecycle() Lifecycle {
 	return Lifecycle{
 		Emulators: []string{
-			"qemu-kvm", "qemu-system-x86_64", "qemu-system-aarch64", "qemu-system-ppc64", "qemu-system-s390x", "qemu-system-riscv64",
+			"qemu-kvm", "qemu-system-x86_64", "qemu-system-aarch64", "qemu-system-ppc64",
+			"qemu-system-s390x", "qemu-system-riscv64",
 		},
 		GracePeriod: 30 * time.Second, TermPeriod: 10 * time.Second, MaxGracePeriod: time.Hour,
 		Unattended: ReactionReport, Hung: ReactionReport, FenceAfter: time.Minute,
@@ -25,21 +26,39 @@ func defaultLifecycle() Lifecycle {
 // Each absent field of lifecycle has its default.
 func TestParseLifecycle(t *testing.T) {
 	for text, change := range map[string]func(*Lifecycle){
-		"{}":                                func(*Lifecycle) {},
-		"{gracePeriod: 168h}":               func(l *Lifecycle) { l.GracePeriod, l.MaxGracePeriod = api.MaxDuration, api.MaxDuration },
-		"{gracePeriod: 1.5h}":               func(l *Lifecycle) { l.GracePeriod, l.MaxGracePeriod = 90*time.Minute, 90*time.Minute },
-		"{maxGracePeriod: 30s}":             func(l *Lifecycle) { l.MaxGracePeriod = 30 * time.Second },
-		"{termPeriod: 1s, hung: stop}":      func(l *Lifecycle) { l.TermPeriod, l.Hung = time.Second, ReactionStop },
-		"{unattended: stop}":                func(l *Lifecycle) { l.Unattended = ReactionStop },
-		"{fenceAfter: 0}":                   func(l *Lifecycle) { l.FenceAfter = 0 },
-		"{fenceAfter: '0'}":                 func(l *Lifecycle) { l.FenceAfter = 0 },
-		"{fenceAfter: 0s}":                  func(l *Lifecycle) { l.FenceAfter = 0 },
-		"{fenceAfter: 5s}":                  func(l *Lifecycle) { l.FenceAfter = 5 * time.Second },
-		"{emulators: [b, a]}":               func(l *Lifecycle) { l.Emulators = []string{"b", "a"} },
-		"{libvirt: {}}":                     func(l *Lifecycle) { l.Libvirt = &Libvirt{"/run/libvirt/qemu", "/run/libvirt/libvirt-sock"} },
-		"{libvirt: {records: /r}}":          func(l *Lifecycle) { l.Libvirt = &Libvirt{"/r", "/run/libvirt/libvirt-sock"} },
-		"{libvirt: {socket: /s}}":           func(l *Lifecycle) { l.Libvirt = &Libvirt{"/run/libvirt/qemu", "/s"} },
-		"{libvirt: {socket: " + long + "}}": func(l *Lifecycle) { l.Libvirt = &Libvirt{"/run/libvirt/qemu", long} },
+		"{}": func(*Lifecycle) {},
+		"{gracePeriod: 168h}": func(l *Lifecycle) {
+			l.GracePeriod, l.MaxGracePeriod = api.MaxDuration, api.MaxDuration
+		},
+		"{gracePeriod: 1.5h}": func(l *Lifecycle) {
+			l.GracePeriod, l.MaxGracePeriod = 90*time.Minute, 90*time.Minute
+		},
+		"{maxGracePeriod: 30s}": func(l *Lifecycle) {
+			l.MaxGracePeriod = 30 * time.Second
+		},
+		"{termPeriod: 1s, hung: stop}": func(l *Lifecycle) {
+			l.TermPeriod, l.Hung = time.Second, ReactionStop
+		},
+		"{unattended: stop}": func(l *Lifecycle) { l.Unattended = ReactionStop },
+		"{fenceAfter: 0}":    func(l *Lifecycle) { l.FenceAfter = 0 },
+		"{fenceAfter: '0'}":  func(l *Lifecycle) { l.FenceAfter = 0 },
+		"{fenceAfter: 0s}":   func(l *Lifecycle) { l.FenceAfter = 0 },
+		"{fenceAfter: 5s}":   func(l *Lifecycle) { l.FenceAfter = 5 * time.Second },
+		"{emulators: [b, a]}": func(l *Lifecycle) {
+			l.Emulators = []string{"b", "a"}
+		},
+		"{libvirt: {}}": func(l *Lifecycle) {
+			l.Libvirt = &Libvirt{"/run/libvirt/qemu", "/run/libvirt/libvirt-sock"}
+		},
+		"{libvirt: {records: /r}}": func(l *Lifecycle) {
+			l.Libvirt = &Libvirt{"/r", "/run/libvirt/libvirt-sock"}
+		},
+		"{libvirt: {socket: /s}}": func(l *Lifecycle) {
+			l.Libvirt = &Libvirt{"/run/libvirt/qemu", "/s"}
+		},
+		"{libvirt: {socket: " + long + "}}": func(l *Lifecycle) {
+			l.Libvirt = &Libvirt{"/run/libvirt/qemu", long}
+		},
 	} {
 		want := defaultLifecycle()
 		change(&want)
@@ -62,7 +81,8 @@ func refusedInLifecycle() (all []refusal) {
 		all = append(all, refusal{head + "lifecycle: {" + fields + "}", "lifecycle." + want})
 	}
 	in("grace: 1s", "grace: unknown field")
-	for _, wrong := range []string{"30", "''", "0s", "500ms", "1.5s", "-1s", "+1s", "169h", "' 1s'", "1d", "", "[1s]"} {
+	for _, wrong := range []string{"30", "''", "0s", "500ms", "1.5s", "-1s", "+1s", "169h", "' 1s'",
+		"1d", "", "[1s]"} {
 		in("gracePeriod: "+wrong, "gracePeriod: ")
 		in("termPeriod: "+wrong, "termPeriod: ")
 		in("maxGracePeriod: "+wrong, "maxGracePeriod: ")
@@ -70,9 +90,12 @@ func refusedInLifecycle() (all []refusal) {
 			in("fenceAfter: "+wrong, "fenceAfter: ")
 		}
 	}
-	in("gracePeriod: 30", "gracePeriod: 30: want whole seconds as a duration between 1s and 168h, such as 90s")
-	in("maxGracePeriod: 29s", `maxGracePeriod: "29s": want at least lifecycle.gracePeriod, which is 30s`)
-	in("fenceAfter: 4s", `fenceAfter: "4s": want 0 for never, or whole seconds as a duration between 5s and 168h`)
+	in("gracePeriod: 30", "gracePeriod: 30: want whole seconds as a duration between 1s and "+
+		"168h, such as 90s")
+	in("maxGracePeriod: 29s",
+		`maxGracePeriod: "29s": want at least lifecycle.gracePeriod, which is 30s`)
+	in("fenceAfter: 4s",
+		`fenceAfter: "4s": want 0 for never, or whole seconds as a duration between 5s and 168h`)
 	in("fenceAfter: 60", "fenceAfter: 60: want 0 for never")
 	in("unattended: kill", `unattended: "kill": want report or stop`)
 	in("hung: true", "hung: true: want report or stop")
@@ -80,10 +103,13 @@ func refusedInLifecycle() (all []refusal) {
 	in("emulators: qemu", "emulators: string: want a list")
 	in("emulators: [a, a]", `emulators[1]: "a": is in the list already`)
 	in("emulators: ["+numbered(maxEmulators+1)+"]", "emulators: 33 of them: want at most 32")
-	for _, wrong := range []string{"''", "a/b", "/usr/bin/qemu", "'qemu-*'", "'q?'", "'[a]'", "'a b'", "größe", ".", "..", "1", strings.Repeat("a", 32)} {
+	for _, wrong := range []string{"''", "a/b", "/usr/bin/qemu", "'qemu-*'", "'q?'", "'[a]'",
+		"'a b'", "größe", ".", "..", "1", strings.Repeat("a", 32)} {
 		in("emulators: [q, "+wrong+"]", "emulators[1]: ")
 	}
-	in("emulators: ['']", `emulators[0]: "": want the name of an executed file, such as qemu-system-x86_64: 1 to 31 of`)
+	in("emulators: ['']",
+		`emulators[0]: "": want the name of an executed file, such as qemu-system-x86_64: 1 `+
+			`to 31 of`)
 	in("libvirt: []", "libvirt: array: want a mapping")
 	in("libvirt: {sockets: /s}", "libvirt.sockets: unknown field")
 	in("libvirt: {socket: "+long+"s}", "libvirt.socket: ")
@@ -92,7 +118,8 @@ func refusedInLifecycle() (all []refusal) {
 		in("libvirt: {socket: "+wrong+"}", "libvirt.socket: ")
 	}
 	for _, wrong := range []string{"''", "a/b", `'a\*'`, "'['", `"a\tb"`, "5"} {
-		all = append(all, refusal{head + "rules: [{name: b, namespaces: [a], domains: [x, " + wrong + "]}]", "rules[0].domains[1]: "})
+		all = append(all, refusal{head + "rules: [{name: b, namespaces: [a], domains: [x, " +
+			wrong + "]}]", "rules[0].domains[1]: "})
 	}
 	return all
 }
@@ -108,7 +135,8 @@ func numbered(n int) string {
 // checkSoundLifecycle checks the properties that the agent relies on.
 func checkSoundLifecycle(t *testing.T, l Lifecycle) {
 	t.Helper()
-	if len(l.Emulators) == 0 || len(l.Emulators) > maxEmulators || l.GracePeriod < time.Second || l.MaxGracePeriod < l.GracePeriod || l.TermPeriod < time.Second ||
+	if len(l.Emulators) == 0 || len(l.Emulators) > maxEmulators || l.GracePeriod < time.Second ||
+		l.MaxGracePeriod < l.GracePeriod || l.TermPeriod < time.Second ||
 		l.FenceAfter != 0 && l.FenceAfter < minFenceAfter {
 		t.Errorf("got %+v", l)
 	}

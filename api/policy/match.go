@@ -20,10 +20,11 @@ type Comparison string
 
 // The results of a comparison.
 const (
-	RuleMatches         Comparison = "matches"
-	NamespaceDiffers    Comparison = "namespace differs"
-	AccountDiffers      Comparison = "service account differs"
-	AccountUndetermined Comparison = "service account unknown" // and the rule names service accounts
+	RuleMatches      Comparison = "matches"
+	NamespaceDiffers Comparison = "namespace differs"
+	AccountDiffers   Comparison = "service account differs"
+	// and the rule names service accounts
+	AccountUndetermined Comparison = "service account unknown"
 )
 
 // Match returns the rule that decides for a pod: the first one with matching namespaces and service
@@ -34,7 +35,9 @@ const (
 // The error says why there is no rule. It wraps [ErrAccountUnknown] if the first rule for the
 // namespace names service accounts and the pod's is unknown. Match does not try the next rule
 // then, because that rule could grant more.
-func (p *Policy) Match(namespace, serviceAccount string, known bool) (rule Rule, compared []Comparison, err error) {
+func (p *Policy) Match(
+	namespace, serviceAccount string, known bool,
+) (rule Rule, compared []Comparison, err error) {
 	for _, r := range p.Rules {
 		result := r.compare(namespace, serviceAccount, known)
 		compared = append(compared, result)
@@ -42,13 +45,16 @@ func (p *Policy) Match(namespace, serviceAccount string, known bool) (rule Rule,
 		case RuleMatches:
 			return r, compared, nil
 		case AccountUndetermined:
-			return Rule{}, compared, fmt.Errorf("rule %q of the node policy names service accounts, and %w", r.Name, ErrAccountUnknown)
+			return Rule{}, compared, fmt.Errorf("rule %q of the node policy names service "+
+				"accounts, and %w", r.Name, ErrAccountUnknown)
 		}
 	}
 	if !known {
-		return Rule{}, compared, fmt.Errorf("no rule of the node policy matches namespace %q", namespace)
+		return Rule{}, compared, fmt.Errorf("no rule of the node policy matches namespace %q",
+			namespace)
 	}
-	return Rule{}, compared, fmt.Errorf("no rule of the node policy matches namespace %q and service account %q",
+	return Rule{}, compared, fmt.Errorf("no rule of the node policy matches namespace %q and "+
+		"service account %q",
 		namespace, serviceAccount)
 }
 
@@ -98,10 +104,12 @@ func (r Rule) AllowMemlock(bytes int64, unlimited bool) error {
 	case unlimited && r.Memlock.Unlimited, !unlimited && bytes <= r.Memlock.Max:
 		return nil
 	case unlimited && r.Memlock.Max > 0:
-		return fmt.Errorf("rule %q of the node policy allows no unlimited locked memory, but up to %s",
+		return fmt.Errorf("rule %q of the node policy allows no unlimited locked memory, but "+
+			"up to %s",
 			r.Name, api.Bytes(r.Memlock.Max))
 	case r.Memlock.Max > 0:
-		return fmt.Errorf("rule %q of the node policy allows up to %s of locked memory, but the pod asks for %s",
+		return fmt.Errorf("rule %q of the node policy allows up to %s of locked memory, but the "+
+			"pod asks for %s",
 			r.Name, api.Bytes(r.Memlock.Max), api.Bytes(bytes))
 	}
 	return fmt.Errorf("rule %q of the node policy allows no locked memory", r.Name)
@@ -114,7 +122,8 @@ func (r Rule) AllowCgroupFile(name string) error {
 		return nil
 	}
 	if len(r.CgroupFiles) == 0 {
-		return fmt.Errorf("rule %q of the node policy allows no cgroup files, but the pod asks for %s", r.Name, name)
+		return fmt.Errorf("rule %q of the node policy allows no cgroup files, but the pod asks "+
+			"for %s", r.Name, name)
 	}
 	return fmt.Errorf("rule %q of the node policy does not allow the cgroup file %s: it allows %s",
 		r.Name, name, strings.Join(r.CgroupFiles, ", "))
@@ -128,7 +137,8 @@ func (r Rule) AllowDomain(declared string) error {
 		return nil
 	}
 	if len(r.Domains) == 0 {
-		return fmt.Errorf("rule %q of the node policy allows no domains of the node's libvirt, but the pod asks for %q", r.Name, declared)
+		return fmt.Errorf("rule %q of the node policy allows no domains of the node's libvirt, "+
+			"but the pod asks for %q", r.Name, declared)
 	}
 	return fmt.Errorf("rule %q of the node policy does not allow the domain %q: it allows %s",
 		r.Name, declared, strings.Join(r.Domains, ", "))

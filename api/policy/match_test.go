@@ -32,8 +32,10 @@ func TestMatch(t *testing.T) {
 		{"tenant-a", "default", true, "accounts", ""},
 		{"tenant-a", "vm-1", true, "accounts", ""},
 		{"tenant-a", "other", true, "later", ""},
-		{"tenant-c", "other", true, "", `no rule of the node policy matches namespace "tenant-c" and service account "other"`},
-		{"tenant-a", "default", false, "", `rule "accounts" of the node policy names service accounts`},
+		{"tenant-c", "other", true, "",
+			`no rule of the node policy matches namespace "tenant-c" and service account "other"`},
+		{"tenant-a", "default", false, "",
+			`rule "accounts" of the node policy names service accounts`},
 		{"shop-prod", "", false, "later", ""},
 		{"tenant-prod", "x", true, "later", ""},
 		{"vms2", "x", true, "", "no rule"},
@@ -42,7 +44,8 @@ func TestMatch(t *testing.T) {
 		{"tenant-a/b", "default", true, "", "no rule"},
 	} {
 		got, _, err := p.Match(c.namespace, c.account, c.known)
-		if got.Name != c.rule || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if got.Name != c.rule || (err == nil) != (c.err == "") || err != nil &&
+			!strings.Contains(err.Error(), c.err) {
 			t.Errorf("Match(%q, %q, %v) = %q, %v", c.namespace, c.account, c.known, got.Name, err)
 		}
 	}
@@ -60,7 +63,8 @@ func TestProfile(t *testing.T) {
 		labels map[string]string
 		want   string
 	}{
-		{nil, ""}, {map[string]string{"app": "web"}, ""}, {map[string]string{"tier": "gold"}, ""}, {map[string]string{"app": ""}, ""},
+		{nil, ""}, {map[string]string{"app": "web"}, ""}, {map[string]string{"tier": "gold"}, ""},
+		{map[string]string{"app": ""}, ""},
 		{map[string]string{"app": "vm"}, "loose"},
 		{map[string]string{"app": "vm", "x": "y"}, "loose"},
 		{map[string]string{"app": "vm", "tier": "gold"}, "strict"},
@@ -82,7 +86,9 @@ func TestAllowMemlock(t *testing.T) {
 		want      string
 	}{
 		{PodMemlock{Max: 16 << 30}, 16 << 30, false, ""},
-		{PodMemlock{Max: 16 << 30}, 16<<30 + 1, false, `rule "r" of the node policy allows up to 16Gi of locked memory, but the pod asks for 17179869185`},
+		{PodMemlock{Max: 16 << 30}, 16<<30 + 1, false,
+			`rule "r" of the node policy allows up to 16Gi of locked memory, but the pod asks ` +
+				`for 17179869185`},
 		{PodMemlock{Max: 16 << 30}, 0, true, "no unlimited locked memory, but up to 16Gi"},
 		{PodMemlock{Max: 16 << 30, Unlimited: true}, 0, true, ""},
 		{PodMemlock{Max: 16 << 30, Unlimited: true}, 17 << 30, false, "allows up to 16Gi"},
@@ -92,7 +98,8 @@ func TestAllowMemlock(t *testing.T) {
 	} {
 		err := Rule{Name: "r", Memlock: c.memlock}.AllowMemlock(c.bytes, c.unlimited)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: AllowMemlock(%d, %v) = %v, want %q", c.memlock, c.bytes, c.unlimited, err, c.want)
+			t.Errorf("%+v: AllowMemlock(%d, %v) = %v, want %q", c.memlock, c.bytes, c.unlimited,
+				err, c.want)
 		}
 	}
 }
@@ -106,8 +113,11 @@ func TestAllowCgroupFile(t *testing.T) {
 		rule Rule
 		want string
 	}{
-		{r, `rule "r" of the node policy does not allow the cgroup file cpu.max: it allows io.max, memory.high`},
-		{Rule{Name: "r"}, `rule "r" of the node policy allows no cgroup files, but the pod asks for cpu.max`},
+		{r,
+			`rule "r" of the node policy does not allow the cgroup file cpu.max: it allows ` +
+				`io.max, memory.high`},
+		{Rule{Name: "r"},
+			`rule "r" of the node policy allows no cgroup files, but the pod asks for cpu.max`},
 	} {
 		if err := c.rule.AllowCgroupFile("cpu.max"); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
@@ -124,9 +134,13 @@ func TestAllowDomain(t *testing.T) {
 	}{
 		{r, "vm-1", ""},
 		{r, "8c3f9f9e-3f30-4e5a-8d5c-0f8f4f9b7a10", ""},
-		{r, "VM-1", `rule "r" of the node policy does not allow the domain "VM-1": it allows vm-*, 8c3f9f9e-*`},
+		{r, "VM-1",
+			`rule "r" of the node policy does not allow the domain "VM-1": it allows vm-*, ` +
+				`8c3f9f9e-*`},
 		{r, "svm-1", `does not allow the domain "svm-1"`},
-		{Rule{Name: "r"}, "vm-1", `rule "r" of the node policy allows no domains of the node's libvirt, but the pod asks for "vm-1"`},
+		{Rule{Name: "r"}, "vm-1",
+			`rule "r" of the node policy allows no domains of the node's libvirt, but the pod ` +
+				`asks for "vm-1"`},
 	} {
 		err := c.rule.AllowDomain(c.declared)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -145,7 +159,8 @@ func TestShippedPolicies(t *testing.T) {
 		if p.Mode != mode {
 			t.Errorf("%s.yaml has mode %s", name, p.Mode)
 		}
-		profile, ok := p.Profile(map[string]string{"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "vm"})
+		profile, ok := p.Profile(map[string]string{"kubevirt.io": "virt-launcher",
+			"vm.kubevirt.io/name": "vm"})
 		if !ok || profile.Container != "compute" {
 			t.Errorf("%s.yaml does not recognise KubeVirt's launcher: %+v", name, profile)
 		}

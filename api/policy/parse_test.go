@@ -53,20 +53,26 @@ func TestParse(t *testing.T) {
 		Mode:    Enforce,
 		Memlock: NodeMemlock{NodeMax: 256 << 30, Repair: RepairPrlimit},
 		Lifecycle: Lifecycle{
-			Emulators: []string{"qemu-kvm", ".qemu-wrapped"}, GracePeriod: 90 * time.Minute, MaxGracePeriod: 2 * time.Hour, TermPeriod: time.Second,
+			Emulators: []string{"qemu-kvm", ".qemu-wrapped"}, GracePeriod: 90 * time.Minute,
+			MaxGracePeriod: 2 * time.Hour, TermPeriod: time.Second,
 			Unattended: ReactionStop, Hung: ReactionStop, FenceAfter: 5 * time.Second,
 			Libvirt: &Libvirt{Records: "/run/records", Socket: "/run/virtqemud-sock"},
 		},
 		Headroom: Headroom{Memory: 64 << 30, CPUs: 16},
-		Profiles: []Profile{{"kubevirt", map[string]string{"kubevirt.io": "virt-launcher", "tier": "1"}, "compute"}},
+		Profiles: []Profile{{"kubevirt", map[string]string{"kubevirt.io": "virt-launcher",
+			"tier": "1"}, "compute"}},
 		Rules: []Rule{
-			{"tenants", []string{"vms", "tenant-*", "t[0-9]?"}, []string{"default", "vm-*.x"}, PodMemlock{16 << 30, true},
-				[]string{"hugetlb.2MB.max", "io.max", "memory.high"}, []string{"vm-*", "größe [0-9]"}},
+			{"tenants", []string{"vms", "tenant-*", "t[0-9]?"}, []string{"default", "vm-*.x"},
+				PodMemlock{16 << 30, true},
+				[]string{"hugetlb.2MB.max", "io.max", "memory.high"},
+				[]string{"vm-*", "größe [0-9]"}},
 			{Name: "bare", Namespaces: []string{"*"}},
 		},
 	}
 	for name, text := range map[string]string{
-		"as it is": full, "windows": strings.ReplaceAll(full, "\n", "\r\n"), "document start": "# x\n---\n" + full, "document end": full + "...\n", "empty second document": full + "---\n",
+		"as it is": full, "windows": strings.ReplaceAll(full, "\n", "\r\n"),
+		"document start": "# x\n---\n" + full, "document end": full + "...\n",
+		"empty second document": full + "---\n",
 	} {
 		got, err := Parse([]byte(text))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -76,9 +82,12 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseDefaults(t *testing.T) {
-	for _, text := range []string{head, head + "rules:\nprofiles: []\nmemlock:\nlifecycle:\n", head + "lifecycle: {libvirt: , emulators: }", `{"apiVersion": "mooring.dev/v1alpha1", "kind": "NodePolicy"}`} {
+	for _, text := range []string{head, head + "rules:\nprofiles: []\nmemlock:\nlifecycle:\n",
+		head + "lifecycle: {libvirt: , emulators: }",
+		`{"apiVersion": "mooring.dev/v1alpha1", "kind": "NodePolicy"}`} {
 		got, err := Parse([]byte(text))
-		want := &Policy{Mode: Observe, Memlock: NodeMemlock{Repair: RepairReport}, Lifecycle: defaultLifecycle()}
+		want := &Policy{Mode: Observe, Memlock: NodeMemlock{Repair: RepairReport},
+			Lifecycle: defaultLifecycle()}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%q: %v (-want +got)\n%s", text, err, diff)
 		}
@@ -87,8 +96,10 @@ func TestParseDefaults(t *testing.T) {
 
 func TestParsePodMemlock(t *testing.T) {
 	for text, want := range map[string]PodMemlock{
-		"{}": {}, "{max: 0}": {}, "{unlimited: false}": {}, "{max: 1Gi}": {Max: 1 << 30}, "{max: 1048576}": {Max: 1 << 20}, "{max: '1048576'}": {Max: 1 << 20},
-		"{unlimited: true}": {math.MaxInt64, true}, "{unlimited: true, max: 1Gi}": {1 << 30, true}, "{unlimited: true, max: 0}": {0, true},
+		"{}": {}, "{max: 0}": {}, "{unlimited: false}": {}, "{max: 1Gi}": {Max: 1 << 30},
+		"{max: 1048576}": {Max: 1 << 20}, "{max: '1048576'}": {Max: 1 << 20},
+		"{unlimited: true}": {math.MaxInt64, true}, "{unlimited: true, max: 1Gi}": {1 << 30, true},
+		"{unlimited: true, max: 0}": {0, true},
 	} {
 		p, err := Parse([]byte(head + "rules: [{name: a, namespaces: [a], memlock: " + text + "}]"))
 		if err != nil || p.Rules[0].Memlock != want {
@@ -107,8 +118,10 @@ func refusedAtTop() []refusal {
 		{"just text", "policy: string: want a mapping"},
 		{"[1]", "policy: array: want a mapping"},
 		{"kind: NodePolicy", "apiVersion: missing: want mooring.dev/v1alpha1"},
-		{"apiVersion: mooring.dev/v1\nkind: NodePolicy", `apiVersion: "mooring.dev/v1": want mooring.dev/v1alpha1`},
-		{"apiVersion: mooring.dev/v1alpha1\nkind: nodepolicy", `kind: "nodepolicy": want NodePolicy`},
+		{"apiVersion: mooring.dev/v1\nkind: NodePolicy",
+			`apiVersion: "mooring.dev/v1": want mooring.dev/v1alpha1`},
+		{"apiVersion: mooring.dev/v1alpha1\nkind: nodepolicy",
+			`kind: "nodepolicy": want NodePolicy`},
 		{head + "mode: Enforce", `mode: "Enforce": want observe or enforce`},
 		{head + "mode: ''", `mode: "": want observe or enforce`},
 		{head + "mode:", "mode: null: want observe or enforce"},
@@ -138,7 +151,9 @@ func refusedAtTop() []refusal {
 }
 
 func refusedInLists() []refusal {
-	rule := func(fields string) string { return head + "rules: [{name: ok, namespaces: [a]}, {" + fields + "}]" }
+	rule := func(fields string) string {
+		return head + "rules: [{name: ok, namespaces: [a]}, {" + fields + "}]"
+	}
 	profile := func(fields string) string { return head + "profiles: [{" + fields + "}]" }
 	return []refusal{
 		{rule("namespaces: [a]"), "rules[1].name: missing: want a name"},
@@ -148,36 +163,53 @@ func refusedInLists() []refusal {
 		{rule("name: b"), "rules[1].namespaces: missing: want at least one name or glob"},
 		{rule("name: b, namespaces: []"), "rules[1].namespaces: missing"},
 		{rule("name: b, namespaces: a"), "rules.namespaces: string: want a list"},
-		{rule("name: b, namespaces: [a, '']"), `rules[1].namespaces[1]: "": want a namespace or a glob`},
-		{rule("name: b, namespaces: [a, null]"), `rules[1].namespaces[1]: null: want a namespace or a glob`},
+		{rule("name: b, namespaces: [a, '']"),
+			`rules[1].namespaces[1]: "": want a namespace or a glob`},
+		{rule("name: b, namespaces: [a, null]"),
+			`rules[1].namespaces[1]: null: want a namespace or a glob`},
 		{rule("name: b, namespaces: [A]"), `rules[1].namespaces[0]: "A": want`},
 		{rule("name: b, namespaces: ['a b']"), `rules[1].namespaces[0]: "a b": want`},
 		{rule("name: b, namespaces: ['[']"), `rules[1].namespaces[0]: "[": want`},
 		{rule("name: b, namespaces: ['{a,b}']"), `rules[1].namespaces[0]: "{a,b}": want`},
 		{rule("name: b, namespaces: ['größe*']"), `rules[1].namespaces[0]: "größe*": want`},
-		{rule("name: b, namespaces: [a, a]"), `rules[1].namespaces[1]: "a": is in the list already`},
-		{rule("name: b, namespaces: [a], serviceAccounts: ['a/b']"), `rules[1].serviceAccounts[0]: "a/b": want a service account`},
-		{rule("name: b, namespaces: [a], memlock: {max: 16Gb}"), `rules[1].memlock.max: "16Gb": want a whole number of bytes as a quantity such as 4Gi`},
-		{rule("name: b, namespaces: [a], memlock: {max: unlimited}"), `rules[1].memlock.max: "unlimited": want`},
-		{rule("name: b, namespaces: [a], memlock: {unlimited: 'true'}"), `rules[1].memlock.unlimited: "true": want true or false`},
-		{rule("name: b, namespaces: [a], memlock: {unlimited: 1}"), `rules[1].memlock.unlimited: 1: want true or false`},
-		{rule("name: b, namespaces: [a], memlock: {unlimited: }"), `rules[1].memlock.unlimited: null: want true or false`},
-		{rule("name: b, namespaces: [a], cgroupFiles: [io.*]"), `rules[1].cgroupFiles[0]: "io.*": unknown cgroup file: want one of cpu.idle,`},
-		{rule("name: b, namespaces: [a], cgroupFiles: [memory.max]"), `rules[1].cgroupFiles[0]: "memory.max": memory.max is the container's memory limit`},
-		{rule("name: b, namespaces: [a], cgroupFiles: [memory.high, memory.high]"), `rules[1].cgroupFiles[1]: "memory.high": is in the list`},
+		{rule("name: b, namespaces: [a, a]"),
+			`rules[1].namespaces[1]: "a": is in the list already`},
+		{rule("name: b, namespaces: [a], serviceAccounts: ['a/b']"),
+			`rules[1].serviceAccounts[0]: "a/b": want a service account`},
+		{rule("name: b, namespaces: [a], memlock: {max: 16Gb}"),
+			`rules[1].memlock.max: "16Gb": want a whole number of bytes as a quantity such as 4Gi`},
+		{rule("name: b, namespaces: [a], memlock: {max: unlimited}"),
+			`rules[1].memlock.max: "unlimited": want`},
+		{rule("name: b, namespaces: [a], memlock: {unlimited: 'true'}"),
+			`rules[1].memlock.unlimited: "true": want true or false`},
+		{rule("name: b, namespaces: [a], memlock: {unlimited: 1}"),
+			`rules[1].memlock.unlimited: 1: want true or false`},
+		{rule("name: b, namespaces: [a], memlock: {unlimited: }"),
+			`rules[1].memlock.unlimited: null: want true or false`},
+		{rule("name: b, namespaces: [a], cgroupFiles: [io.*]"),
+			`rules[1].cgroupFiles[0]: "io.*": unknown cgroup file: want one of cpu.idle,`},
+		{rule("name: b, namespaces: [a], cgroupFiles: [memory.max]"),
+			`rules[1].cgroupFiles[0]: "memory.max": memory.max is the container's memory limit`},
+		{rule("name: b, namespaces: [a], cgroupFiles: [memory.high, memory.high]"),
+			`rules[1].cgroupFiles[1]: "memory.high": is in the list`},
 		{rule("name: b, namespaces: [a], cgroupFile: []"), "rules[1].cgroupFile: unknown field"},
 		{profile("podLabels: {a: b}, container: c"), "profiles[0].name: missing"},
-		{profile("name: p, container: c"), "profiles[0].podLabels: missing: want at least one label"},
+		{profile("name: p, container: c"), "profiles[0].podLabels: missing: want at least " +
+			"one label"},
 		{profile("name: p, podLabels: {a: b}"), "profiles[0].container: missing: want a name"},
-		{profile("name: p, podLabels: {a: 1}, container: c"), "profiles[0].podLabels[a]: 1: want a label's value"},
-		{profile("name: p, podLabels: {'a b': b}, container: c"), "profiles[0].podLabels[a b]: no valid label key"},
+		{profile("name: p, podLabels: {a: 1}, container: c"), "profiles[0].podLabels[a]: 1: want " +
+			"a label's value"},
+		{profile("name: p, podLabels: {'a b': b}, container: c"), "profiles[0].podLabels[a b]: " +
+			"no valid label key"},
 		{profile("name: p, podLabels: {a: b, a: c}, container: c"), `key "a" already set`},
-		{profile("name: p, podLabels: {a: b}, container: C"), `profiles[0].container: "C": want a name`},
+		{profile("name: p, podLabels: {a: b}, container: C"),
+			`profiles[0].container: "C": want a name`},
 	}
 }
 
 func TestParseRefuses(t *testing.T) {
-	for _, c := range slices.Concat(refusedAtTop(), refusedInLists(), refusedInLifecycle(), refusedInHeadroom()) {
+	for _, c := range slices.Concat(refusedAtTop(), refusedInLists(), refusedInLifecycle(),
+		refusedInHeadroom()) {
 		got, err := Parse([]byte(c.text))
 		if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.200s\ngot %v, %v\nwant %s", c.text, got, err, c.want)
@@ -186,8 +218,10 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestParseReportsAllFaults(t *testing.T) {
-	_, err := Parse([]byte("kind: x\nmode: y\nfoo: z\nrules: [{}, {name: a, namespaces: [A], memlock: {max: -1}}]"))
-	for _, want := range []string{"apiVersion:", "kind:", "mode:", "foo:", "rules[0].name:", "rules[0].namespaces:", "rules[1].namespaces[0]:", "rules[1].memlock.max:"} {
+	_, err := Parse([]byte("kind: x\nmode: y\nfoo: z\nrules: [{}, {name: a, namespaces: [A], " +
+		"memlock: {max: -1}}]"))
+	for _, want := range []string{"apiVersion:", "kind:", "mode:", "foo:", "rules[0].name:",
+		"rules[0].namespaces:", "rules[1].namespaces[0]:", "rules[1].memlock.max:"} {
 		if err == nil || !strings.Contains("\n"+err.Error(), "\n"+want) {
 			t.Errorf("%v: does not name %s", err, want)
 		}
@@ -196,7 +230,8 @@ func TestParseReportsAllFaults(t *testing.T) {
 
 func TestErrorShowsLittle(t *testing.T) {
 	long := strings.Repeat("ü\u202e", 10000)
-	for _, text := range []string{"mode: \"" + long + "\"", "\"" + long + "\": 1", "profiles: [{name: a, container: a, podLabels: {\"" + long + "\": a}}]"} {
+	for _, text := range []string{"mode: \"" + long + "\"", "\"" + long + "\": 1",
+		"profiles: [{name: a, container: a, podLabels: {\"" + long + "\": a}}]"} {
 		_, err := Parse([]byte(head + text))
 		if err == nil || len(err.Error()) > 400 || strings.Contains(err.Error(), "\u202e") {
 			t.Errorf("got %.500v", err)
@@ -216,7 +251,8 @@ func TestLoad(t *testing.T) {
 	if p, err := Load(write("good.yaml", full)); err != nil || p.Mode != Enforce {
 		t.Errorf("got %+v, %v", p, err)
 	}
-	for _, path := range []string{write("bad.yaml", "mode: x"), filepath.Join(dir, "none.yaml"), dir} {
+	for _, path := range []string{write("bad.yaml", "mode: x"), filepath.Join(dir, "none.yaml"),
+		dir} {
 		if p, err := Load(path); err == nil || p != nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("Load(%s) = %v, %v, want an error that names it", path, p, err)
 		}
@@ -238,7 +274,10 @@ func TestLoadDoesNotCut(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{full, head, "", "a: &a [*a]", "? [a]: b", "<<: {a: b}", head + "lifecycle: {fenceAfter: 0, libvirt: {}}", "!!binary x", head + "rules: [{namespaces: ['[']}]", "---\n---\n" + head, head + "memlock: {nodeMax: 1e30}"} {
+	for _, text := range []string{full, head, "", "a: &a [*a]", "? [a]: b", "<<: {a: b}",
+		head + "lifecycle: {fenceAfter: 0, libvirt: {}}", "!!binary x",
+		head + "rules: [{namespaces: ['[']}]", "---\n---\n" + head,
+		head + "memlock: {nodeMax: 1e30}"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -247,7 +286,8 @@ func FuzzParse(f *testing.F) {
 			if p != nil || err.Error() == "" {
 				t.Errorf("%q: got %v, %v", data, p, err)
 			}
-			if _, ok := errors.AsType[*FieldError](err); ok && strings.ContainsFunc(err.Error(), odd) {
+			if _, ok := errors.AsType[*FieldError](err); ok &&
+				strings.ContainsFunc(err.Error(), odd) {
 				t.Errorf("%q: got %q", data, err)
 			}
 			return
@@ -261,11 +301,13 @@ func odd(r rune) bool { return r != '\n' && r != utf8.RuneError && !unicode.IsPr
 // checkSound checks the properties that the agent relies on.
 func checkSound(t *testing.T, p *Policy) {
 	t.Helper()
-	if p.Mode != Observe && p.Mode != Enforce || p.Memlock.Repair != RepairReport && p.Memlock.Repair != RepairPrlimit || p.Memlock.NodeMax < 0 {
+	if p.Mode != Observe && p.Mode != Enforce || p.Memlock.Repair != RepairReport &&
+		p.Memlock.Repair != RepairPrlimit || p.Memlock.NodeMax < 0 {
 		t.Errorf("got %+v", p)
 	}
 	checkSoundLifecycle(t, p.Lifecycle)
-	if h := p.Headroom; h.Memory < 0 || h.Memory%mib != 0 || h.Memory > maxCapacity || h.CPUs < 0 || h.CPUs > api.MaxVCPUs {
+	if h := p.Headroom; h.Memory < 0 || h.Memory%mib != 0 || h.Memory > maxCapacity || h.CPUs < 0 ||
+		h.CPUs > api.MaxVCPUs {
 		t.Errorf("got %+v", h)
 	}
 	for _, f := range p.Profiles {

@@ -71,7 +71,8 @@ type Rule struct {
 	ServiceAccounts []string // globs as in path.Match; empty: any
 	Memlock         PodMemlock
 	CgroupFiles     []string // exact names, sorted
-	Domains         []string // globs as in path.Match: domains of the node's libvirt that a pod may bind
+	// globs as in path.Match: domains of the node's libvirt that a pod may bind
+	Domains []string
 }
 
 // PodMemlock is the locked memory that one pod may ask for. The zero value

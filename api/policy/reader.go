@@ -115,7 +115,8 @@ func positiveQuantity(raw json.RawMessage) (int64, error) {
 func dnsLabel(raw json.RawMessage) (string, error) {
 	s, err := text(raw)
 	if err != nil || len(validation.IsDNS1123Label(s)) > 0 {
-		return "", errors.New("want a name: 1 to 63 of a-z, 0-9 and -, with a letter or digit at either end")
+		return "", errors.New("want a name: 1 to 63 of a-z, 0-9 and -, with a letter or digit at " +
+			"either end")
 	}
 	return s, nil
 }
@@ -123,23 +124,27 @@ func dnsLabel(raw json.RawMessage) (string, error) {
 func labelValue(raw json.RawMessage) (string, error) {
 	s, err := text(raw)
 	if err != nil || len(validation.IsValidLabelValue(s)) > 0 {
-		return "", errors.New("want a label's value: up to 63 of A-Z, a-z, 0-9, -, _ and ., in quotes where YAML takes it for a number")
+		return "", errors.New("want a label's value: up to 63 of A-Z, a-z, 0-9, -, _ and ., in " +
+			"quotes where YAML takes it for a number")
 	}
 	return s, nil
 }
 
 func namespaceGlob(raw json.RawMessage) (string, error) {
-	return glob(raw, "", `want a namespace or a glob of *, ? and [a-z], such as "vms" or "tenant-*"`)
+	return glob(raw, "",
+		`want a namespace or a glob of *, ? and [a-z], such as "vms" or "tenant-*"`)
 }
 
 func serviceAccountGlob(raw json.RawMessage) (string, error) {
-	return glob(raw, ".", `want a service account or a glob of *, ? and [a-z], such as "default" or "vm-*"`)
+	return glob(raw, ".",
+		`want a service account or a glob of *, ? and [a-z], such as "default" or "vm-*"`)
 }
 
 // glob reads a pattern of path.Match with characters that Kubernetes accepts in names.
 func glob(raw json.RawMessage, more, want string) (string, error) {
 	s, err := text(raw)
-	if err != nil || s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-*?[^]"+more) != "" {
+	if err != nil || s == "" ||
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-*?[^]"+more) != "" {
 		return "", errors.New(want)
 	}
 	if _, err := path.Match(s, ""); err != nil {

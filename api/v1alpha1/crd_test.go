@@ -61,16 +61,20 @@ func TestCRDAgreesWithTheTypes(t *testing.T) {
 	if err := yaml.Unmarshal(text, &c); err != nil {
 		t.Fatal(err)
 	}
-	if c.Spec.Group != v1alpha1.Group || c.Spec.Scope != "Namespaced" || c.Spec.Names.Kind != "MigrationReservation" ||
+	if c.Spec.Group != v1alpha1.Group || c.Spec.Scope != "Namespaced" ||
+		c.Spec.Names.Kind != "MigrationReservation" ||
 		!slices.Equal(c.Spec.Names.ShortNames, []string{"mres"}) || len(c.Spec.Versions) != 1 {
 		t.Fatalf("%+v", c.Spec)
 	}
 	v := c.Spec.Versions[0]
 	if _, ok := v.Subresources["status"]; !ok || v.Name != v1alpha1.Version {
-		t.Errorf("version %s with subresources %v: want %s with status", v.Name, v.Subresources, v1alpha1.Version)
+		t.Errorf("version %s with subresources %v: want %s with status", v.Name, v.Subresources,
+			v1alpha1.Version)
 	}
-	phases := slices.Sorted(slices.Values(v.Schema.OpenAPIV3Schema.Properties.Status.Properties.Phase.Enum))
-	want := []v1alpha1.Phase{v1alpha1.PhaseCharged, v1alpha1.PhaseExpired, v1alpha1.PhaseGranted, v1alpha1.PhaseReleasing, v1alpha1.PhaseReserved}
+	phases := slices.Sorted(
+		slices.Values(v.Schema.OpenAPIV3Schema.Properties.Status.Properties.Phase.Enum))
+	want := []v1alpha1.Phase{v1alpha1.PhaseCharged, v1alpha1.PhaseExpired, v1alpha1.PhaseGranted,
+		v1alpha1.PhaseReleasing, v1alpha1.PhaseReserved}
 	if !slices.Equal(phases, want) {
 		t.Errorf("phases %v, want %v", phases, want)
 	}
@@ -83,7 +87,8 @@ func TestFieldsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, of := range []reflect.Type{
-		reflect.TypeFor[v1alpha1.MigrationReservationSpec](), reflect.TypeFor[v1alpha1.ReservedPod](),
+		reflect.TypeFor[v1alpha1.MigrationReservationSpec](),
+		reflect.TypeFor[v1alpha1.ReservedPod](),
 		reflect.TypeFor[v1alpha1.MigrationReservationStatus](),
 	} {
 		for field := range of.Fields() {
@@ -94,8 +99,10 @@ func TestFieldsAreDocumented(t *testing.T) {
 		}
 	}
 	for _, value := range []string{
-		string(v1alpha1.PhaseReserved), string(v1alpha1.PhaseGranted), string(v1alpha1.PhaseCharged), string(v1alpha1.PhaseReleasing),
-		string(v1alpha1.PhaseExpired), string(v1alpha1.Estimated), string(v1alpha1.Computed), string(v1alpha1.Rendered),
+		string(v1alpha1.PhaseReserved), string(v1alpha1.PhaseGranted),
+		string(v1alpha1.PhaseCharged), string(v1alpha1.PhaseReleasing),
+		string(v1alpha1.PhaseExpired), string(v1alpha1.Estimated), string(v1alpha1.Computed),
+		string(v1alpha1.Rendered),
 		v1alpha1.ConditionGranted, v1alpha1.ConditionTimedOut,
 	} {
 		if !strings.Contains(string(text), "\n| `"+value+"` | ") {

@@ -160,8 +160,8 @@ const (
 	// PhaseReleasing means: the migration has ended, and the controller waits for the end of the
 	// remaining pod.
 	PhaseReleasing Phase = "Releasing"
-	// PhaseExpired means: the reservation reserves no quota. It prevents a second reservation for the
-	// migration.
+	// PhaseExpired means: the reservation reserves no quota. It prevents a second reservation for
+	// the migration.
 	PhaseExpired Phase = "Expired"
 )
 

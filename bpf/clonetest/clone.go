@@ -56,7 +56,8 @@ type cloneArgs struct {
 
 // clone forks this thread by clone3.
 func clone(args *cloneArgs, code int) (int, unix.Errno) {
-	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
+	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)),
+		unsafe.Sizeof(*args), 0)
 	if errno != 0 || pid != 0 {
 		return int(pid), errno
 	}

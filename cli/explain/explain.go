@@ -47,11 +47,12 @@ type Container struct {
 	Rule        string             `json:"rule,omitempty"`     // the deciding rule
 	Rules       []RuleTrace        `json:"rules,omitempty"`    // up to the deciding one
 	Settings    []agentapi.Setting `json:"settings,omitempty"` // as in `mooring inspect` at first
-	Domain      string             `json:"domain,omitempty"`   // claim on a domain of the node's libvirt
-	Refusal     string             `json:"refusal,omitempty"`  // also in mode observe: enforce's refusal
-	Kernel      []KernelFile       `json:"kernel,omitempty"`   // expected contents
-	Notes       []string           `json:"notes,omitempty"`
-	Remarks     []Remark           `json:"remarks,omitempty"` // the agent's Events
+	// claim on a domain of the node's libvirt
+	Domain  string       `json:"domain,omitempty"`
+	Refusal string       `json:"refusal,omitempty"` // also in mode observe: enforce's refusal
+	Kernel  []KernelFile `json:"kernel,omitempty"`  // expected contents
+	Notes   []string     `json:"notes,omitempty"`
+	Remarks []Remark     `json:"remarks,omitempty"` // the agent's Events
 }
 
 // Remark is the content of an Event of the agent.
@@ -79,8 +80,10 @@ func explainContainer(p *policy.Policy, pod *corev1.Pod, c container, node Node)
 	facts := factsOf(pod, c, node)
 	d := decide.Container(p, facts)
 	result := Container{
-		Name: c.Name, Kind: c.kind, Launcher: d.Launcher, Why: why(p, pod, c.Name), Outcome: outcome(d),
-		MemoryLimit: facts.MemoryLimit, Rule: d.Rule, Settings: d.Settings, Notes: d.Notes, Kernel: kernelShows(d),
+		Name: c.Name, Kind: c.kind, Launcher: d.Launcher, Why: why(p, pod, c.Name),
+		Outcome:     outcome(d),
+		MemoryLimit: facts.MemoryLimit, Rule: d.Rule, Settings: d.Settings, Notes: d.Notes,
+		Kernel: kernelShows(d),
 		Domain: d.Domain,
 	}
 	if d.Refusal != nil {
@@ -90,7 +93,8 @@ func explainContainer(p *policy.Policy, pod *corev1.Pod, c container, node Node)
 		result.Rules = traceRules(p, facts, d.Compared)
 	}
 	if _, fromPod := memoryLimit(pod, c); fromPod && d.Launcher {
-		result.Notes = append(result.Notes, "the container's memory limit is the pod's: spec.resources.limits.memory")
+		result.Notes = append(result.Notes, "the container's memory limit is the pod's: "+
+			"spec.resources.limits.memory")
 	}
 	for _, r := range d.Remarks {
 		result.Remarks = append(result.Remarks, Remark(r))
@@ -114,7 +118,8 @@ func outcome(d decide.Decision) Outcome {
 func factsOf(pod *corev1.Pod, c container, node Node) decide.Facts {
 	limit, _ := memoryLimit(pod, c)
 	return decide.Facts{
-		Pod:                 agentapi.PodRef{Namespace: pod.Namespace, Name: podName(pod), UID: string(pod.UID)},
+		Pod: agentapi.PodRef{Namespace: pod.Namespace, Name: podName(pod),
+			UID: string(pod.UID)},
 		Container:           c.Name,
 		Labels:              pod.Labels,
 		Annotations:         pod.Annotations,
@@ -139,7 +144,8 @@ func serviceAccount(pod *corev1.Pod) string {
 func why(p *policy.Policy, pod *corev1.Pod, name string) string {
 	launcher, ok := decide.Recognise(p, pod.Labels, pod.Annotations)
 	if !ok {
-		return "the pod is no launcher: it has no annotation " + api.LauncherKey + " that can be read, " +
+		return "the pod is no launcher: it has no annotation " + api.LauncherKey +
+			" that can be read, " +
 			"and no profile of the node policy matches its labels"
 	}
 	by := "annotation " + api.LauncherKey
@@ -156,7 +162,8 @@ func why(p *policy.Policy, pod *corev1.Pod, name string) string {
 // podRemarks returns the agent's remarks at the creation of the pod's sandbox, and one about a
 // launcher missing from the pod.
 func podRemarks(p *policy.Policy, pod *corev1.Pod) (all []Remark) {
-	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){
+	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (
+		decide.Remark, bool){
 		decide.StrayAnnotations, decide.ConflictingLauncher,
 	} {
 		if r, ok := check(p, pod.Labels, pod.Annotations); ok {

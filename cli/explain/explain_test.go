@@ -56,19 +56,22 @@ func findContainer(t *testing.T, e Explanation, name string) Container {
 
 func TestExplain(t *testing.T) {
 	pod := launcherPod(map[string]string{
-		"devices.memlock.mooring.dev": "vfio=1", "guest-memory.memlock.mooring.dev": "4Gi", "memory.high.cgroup.mooring.dev": "9Gi",
+		"devices.memlock.mooring.dev": "vfio=1", "guest-memory.memlock.mooring.dev": "4Gi",
+		"memory.high.cgroup.mooring.dev": "9Gi",
 	})
 	pod.Namespace = "vms"
 	e := Explain(parsePolicy(t, policy.Enforce), pod, Node{})
 	c := findContainer(t, e, "compute")
 	wantRules := []RuleTrace{
-		{"accounts", false, `service account "default" is none of vm-*`}, {"tenants", true, "it is the first that matches"},
+		{"accounts", false, `service account "default" is none of vm-*`},
+		{"tenants", true, "it is the first that matches"},
 	}
 	if diff := cmp.Diff(wantRules, c.Rules); diff != "" || c.Rule != "tenants" {
 		t.Errorf("rule %q (-want +got)\n%s", c.Rule, diff)
 	}
 	wantKernel := []KernelFile{
-		{"limits", "Max locked memory         5368709120           5368709120           bytes"}, {"memory.high", "9663676416"},
+		{"limits", "Max locked memory         5368709120           5368709120           bytes"},
+		{"memory.high", "9663676416"},
 	}
 	if diff := cmp.Diff(wantKernel, c.Kernel); diff != "" || c.Outcome != Given || e.Refused {
 		t.Errorf("%s, %t (-want +got)\n%s", c.Outcome, e.Refused, diff)
@@ -78,7 +81,9 @@ func TestExplain(t *testing.T) {
 	}
 	for _, name := range []string{"setup", "log"} {
 		c := findContainer(t, e, name)
-		if c.Launcher || c.Outcome != LeftAlone || c.Why != `profile "kubevirt" of the node policy names container "compute"` || c.Settings != nil {
+		if c.Launcher || c.Outcome != LeftAlone ||
+			c.Why != `profile "kubevirt" of the node policy names container "compute"` ||
+			c.Settings != nil {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -87,15 +92,20 @@ func TestExplain(t *testing.T) {
 // A domain needs a rule, also as the only request.
 func TestExplainDomain(t *testing.T) {
 	for declared, want := range map[string]Outcome{"vms-1": Given, "db-1": Refused} {
-		c := findContainer(t, Explain(parsePolicy(t, policy.Enforce), launcherPod(map[string]string{"domain.lifecycle.mooring.dev": declared}), Node{}), "compute")
-		if c.Outcome != want || c.Rule != "tenants" || len(c.Rules) != 2 || (c.Domain == declared) != (want == Given) {
+		c := findContainer(t,
+			Explain(parsePolicy(t, policy.Enforce),
+				launcherPod(map[string]string{"domain.lifecycle.mooring.dev": declared}), Node{}),
+			"compute")
+		if c.Outcome != want || c.Rule != "tenants" || len(c.Rules) != 2 ||
+			(c.Domain == declared) != (want == Given) {
 			t.Errorf("%s: %+v", declared, c)
 		}
 	}
 }
 
 func TestOutcomes(t *testing.T) {
-	asks := map[string]string{"requires-lock.memlock.mooring.dev": "true", "guest-memory.memlock.mooring.dev": "32Gi", decide.OverheadKey: "0"}
+	asks := map[string]string{"requires-lock.memlock.mooring.dev": "true",
+		"guest-memory.memlock.mooring.dev": "32Gi", decide.OverheadKey: "0"}
 	for name, test := range map[string]struct {
 		mode    policy.Mode
 		change  func(*corev1.Pod, *Node)
@@ -103,16 +113,33 @@ func TestOutcomes(t *testing.T) {
 		refusal string
 		remarks string // a part of one
 	}{
-		"refused":          {policy.Enforce, nil, Refused, `rule "tenants" of the node policy allows up to 16Gi`, "but the pod asks for 32Gi"},
-		"would be refused": {policy.Observe, nil, Observed, `mooring refuses container "compute" of pod tenant-a/vm: `, "observe mode, nothing is done: mooring refuses"},
-		"no request":       {policy.Enforce, func(p *corev1.Pod, _ *Node) { p.Annotations = nil }, Given, "", ""},
-		"observes":         {policy.Observe, requestLess, Observed, "", "would set RLIMIT_MEMLOCK to 1Gi"},
-		"is allowed":       {policy.Enforce, requestLess, Given, "", ""},
-		"node is full":     {policy.Enforce, func(p *corev1.Pod, n *Node) { requestLess(p, n); n.Granted = 40 << 30 }, Refused, "others have 40Gi", ""},
-		"no controller":    {policy.Enforce, func(p *corev1.Pod, n *Node) { pids(p, n); n.Controllers = []string{"cpu"} }, Refused, "no pids controller", ""},
-		"has controller":   {policy.Enforce, func(p *corev1.Pod, n *Node) { pids(p, n); n.Controllers = []string{"pids"} }, Given, "", ""},
-		"too little node":  {policy.Enforce, func(p *corev1.Pod, n *Node) { unlimited(p, n); n.Memory = 1 << 30 }, Refused, "more than the node's memory of 1Gi", ""},
-		"large node":       {policy.Enforce, unlimited, Given, "", ""},
+		"refused": {policy.Enforce, nil, Refused,
+			`rule "tenants" of the node policy allows up to 16Gi`, "but the pod asks for 32Gi"},
+		"would be refused": {policy.Observe, nil, Observed,
+			`mooring refuses container "compute" of pod tenant-a/vm: `, "observe mode, nothing " +
+				"is done: mooring refuses"},
+		"no request": {policy.Enforce, func(p *corev1.Pod, _ *Node) { p.Annotations = nil },
+			Given, "", ""},
+		"observes": {policy.Observe, requestLess, Observed, "",
+			"would set RLIMIT_MEMLOCK to 1Gi"},
+		"is allowed": {policy.Enforce, requestLess, Given, "", ""},
+		"node is full": {policy.Enforce, func(p *corev1.Pod, n *Node) {
+			requestLess(p, n)
+			n.Granted = 40 << 30
+		}, Refused, "others have 40Gi", ""},
+		"no controller": {policy.Enforce, func(p *corev1.Pod, n *Node) {
+			pids(p, n)
+			n.Controllers = []string{"cpu"}
+		}, Refused, "no pids controller", ""},
+		"has controller": {policy.Enforce, func(p *corev1.Pod, n *Node) {
+			pids(p, n)
+			n.Controllers = []string{"pids"}
+		}, Given, "", ""},
+		"too little node": {policy.Enforce, func(p *corev1.Pod, n *Node) {
+			unlimited(p, n)
+			n.Memory = 1 << 30
+		}, Refused, "more than the node's memory of 1Gi", ""},
+		"large node": {policy.Enforce, unlimited, Given, "", ""},
 	} {
 		pod, node := launcherPod(asks), Node{}
 		if test.change != nil {
@@ -120,11 +147,13 @@ func TestOutcomes(t *testing.T) {
 		}
 		e := Explain(parsePolicy(t, test.mode), pod, node)
 		c := findContainer(t, e, "compute")
-		if c.Outcome != test.want || e.Refused != (test.want == Refused) || !strings.Contains(c.Refusal, test.refusal) ||
+		if c.Outcome != test.want || e.Refused != (test.want == Refused) ||
+			!strings.Contains(c.Refusal, test.refusal) ||
 			(test.refusal == "") != (c.Refusal == "") {
 			t.Errorf("%s: %s, refused %t: %q", name, c.Outcome, e.Refused, c.Refusal)
 		}
-		if test.remarks != "" && (len(c.Remarks) == 0 || !strings.Contains(c.Remarks[0].Message, test.remarks)) {
+		if test.remarks != "" &&
+			(len(c.Remarks) == 0 || !strings.Contains(c.Remarks[0].Message, test.remarks)) {
 			t.Errorf("%s: remarks %+v lack %q", name, c.Remarks, test.remarks)
 		}
 		if (c.Outcome != Given) != (c.Kernel == nil) && c.Settings != nil {
@@ -134,7 +163,8 @@ func TestOutcomes(t *testing.T) {
 }
 
 func requestLess(p *corev1.Pod, _ *Node) {
-	p.Annotations = map[string]string{"requires-lock.memlock.mooring.dev": "true", "guest-memory.memlock.mooring.dev": "1Gi", decide.OverheadKey: "0"}
+	p.Annotations = map[string]string{"requires-lock.memlock.mooring.dev": "true",
+		"guest-memory.memlock.mooring.dev": "1Gi", decide.OverheadKey: "0"}
 }
 
 func pids(p *corev1.Pod, _ *Node) {
@@ -142,7 +172,8 @@ func pids(p *corev1.Pod, _ *Node) {
 }
 
 func unlimited(p *corev1.Pod, _ *Node) {
-	p.Annotations = map[string]string{"requires-lock.memlock.mooring.dev": "true", "value.memlock.mooring.dev": "unlimited"}
+	p.Annotations = map[string]string{"requires-lock.memlock.mooring.dev": "true",
+		"value.memlock.mooring.dev": "unlimited"}
 	p.Spec.Containers[0].Resources.Limits = memory("2Gi")
 }
 
@@ -150,8 +181,10 @@ func TestAccountsUnknown(t *testing.T) {
 	pod := launcherPod(nil)
 	requestLess(pod, nil)
 	pod.Namespace = "vms"
-	c := findContainer(t, Explain(parsePolicy(t, policy.Enforce), pod, Node{AccountsUnknown: true}), "compute")
-	if c.Outcome != Refused || len(c.Rules) != 1 || c.Rules[0].Decides || !strings.Contains(c.Rules[0].Why, "is not known to the agent") {
+	c := findContainer(t, Explain(parsePolicy(t, policy.Enforce), pod, Node{AccountsUnknown: true}),
+		"compute")
+	if c.Outcome != Refused || len(c.Rules) != 1 || c.Rules[0].Decides ||
+		!strings.Contains(c.Rules[0].Why, "is not known to the agent") {
 		t.Errorf("%+v", c)
 	}
 }
@@ -162,10 +195,13 @@ func TestPodRemarks(t *testing.T) {
 		labels, annotations map[string]string
 		want                []string
 	}{
-		"plain":             {nil, nil, nil},
-		"stray":             {nil, map[string]string{"value.memlock.mooring.dev": "1Gi"}, []string{"are ignored"}},
-		"unknown container": {nil, map[string]string{"launcher.mooring.dev": "comptue"}, []string{`container "comptue", which the pod does not have`}},
-		"not the VM":        {map[string]string{"kubevirt.io": "virt-launcher"}, map[string]string{"launcher.mooring.dev": "log"}, []string{"the annotation holds"}},
+		"plain": {nil, nil, nil},
+		"stray": {nil, map[string]string{"value.memlock.mooring.dev": "1Gi"},
+			[]string{"are ignored"}},
+		"unknown container": {nil, map[string]string{"launcher.mooring.dev": "comptue"},
+			[]string{`container "comptue", which the pod does not have`}},
+		"not the VM": {map[string]string{"kubevirt.io": "virt-launcher"},
+			map[string]string{"launcher.mooring.dev": "log"}, []string{"the annotation holds"}},
 	} {
 		pod := launcherPod(test.annotations)
 		pod.Labels = test.labels

@@ -14,7 +14,8 @@ import (
 
 // KernelFile is a kernel file and its expected content for one container.
 type KernelFile struct {
-	File    string `json:"file"` // of the container's cgroup, or limits: one line of /proc/PID/limits
+	// of the container's cgroup, or limits: one line of /proc/PID/limits
+	File    string `json:"file"`
 	Content string `json:"content"`
 }
 
@@ -28,7 +29,8 @@ func kernelShows(d decide.Decision) (all []KernelFile) {
 		return nil
 	}
 	if d.Memlock != nil && !d.Yield {
-		all = append(all, KernelFile{LimitsFile, limitsLine(host.Rlimit{Soft: *d.Memlock, Hard: *d.Memlock})})
+		all = append(all,
+			KernelFile{LimitsFile, limitsLine(host.Rlimit{Soft: *d.Memlock, Hard: *d.Memlock})})
 	}
 	for _, s := range d.Cgroup {
 		all = append(all, KernelFile{s.File, cgroupContent(s)})
@@ -39,7 +41,8 @@ func kernelShows(d decide.Decision) (all []KernelFile) {
 // limitsLine returns the line of /proc/PID/limits for a process with these limits (proc_pid_limits
 // in the kernel's fs/proc/base.c), without trailing blanks.
 func limitsLine(r host.Rlimit) string {
-	return fmt.Sprintf("%-25s %-20s %-20s %s", "Max locked memory", shown(r.Soft), shown(r.Hard), "bytes")
+	return fmt.Sprintf("%-25s %-20s %-20s %s", "Max locked memory", shown(r.Soft),
+		shown(r.Hard), "bytes")
 }
 
 func shown(l host.Limit) string {
@@ -87,7 +90,9 @@ func withMax(value string, leaveOut bool, keys ...string) string {
 		}
 		line = append(line, words[at])
 	}
-	if leaveOut && !slices.ContainsFunc(line[1:], func(w string) bool { return !strings.HasSuffix(w, "=max") }) {
+	if leaveOut && !slices.ContainsFunc(line[1:], func(w string) bool {
+		return !strings.HasSuffix(w, "=max")
+	}) {
 		return ""
 	}
 	return strings.Join(line, " ")

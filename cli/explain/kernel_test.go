@@ -24,7 +24,8 @@ func TestLimitsLine(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(content), "\nMax locked memory")
 	shown, _, _ := strings.Cut("Max locked memory"+rest, "\n")
-	if got := limitsLine(host.Rlimit{Soft: host.Limit(own.Cur), Hard: host.Limit(own.Max)}); got != strings.TrimRight(shown, " ") {
+	if got := limitsLine(host.Rlimit{Soft: host.Limit(own.Cur), Hard: host.Limit(own.Max)}); got !=
+		strings.TrimRight(shown, " ") {
 		t.Errorf("got\n%q, the kernel shows\n%q", got, shown)
 	}
 	want := "Max locked memory         1024                 unlimited            bytes"
@@ -63,7 +64,8 @@ func TestCgroupContent(t *testing.T) {
 		}
 		got := cgroupContent(api.CgroupSetting{File: test.file, Value: value})
 		if got != test.want || !file.Shows(got, value) {
-			t.Errorf("%s %s: got %q, want %q, taken for the value: %t", test.file, test.value, got, test.want, file.Shows(got, value))
+			t.Errorf("%s %s: got %q, want %q, taken for the value: %t", test.file, test.value, got,
+				test.want, file.Shows(got, value))
 		}
 	}
 }

@@ -9,9 +9,10 @@ import (
 
 // Node holds the facts about a node. The zero value contains no facts.
 type Node struct {
-	Memory      int64    `json:"memoryBytes"`  // 0: unknown
-	Granted     int64    `json:"grantedBytes"` // lockable memory of other launchers in the node's account
-	Controllers []string `json:"controllers"`  // cgroup controllers; null: unknown
+	Memory int64 `json:"memoryBytes"` // 0: unknown
+	// lockable memory of other launchers in the node's account
+	Granted     int64    `json:"grantedBytes"`
+	Controllers []string `json:"controllers"` // cgroup controllers; null: unknown
 
 	// AccountsUnknown is set for an agent without a kubeconfig.
 	AccountsUnknown bool `json:"accountsUnknown,omitempty"`

@@ -44,16 +44,20 @@ func (a account) ServiceAccount(string) (string, bool) { return string(a), true 
 
 // newPlugin returns the agent's plugin, on a node with another launcher that holds node.Granted.
 // The pod's service account is known unless node.AccountsUnknown is set.
-func newPlugin(t *rapid.T, p *policy.Policy, pod *corev1.Pod, node Node) (*plugin.Plugin, *lifecycletest.Recorder) {
+func newPlugin(
+	t *rapid.T, p *policy.Policy, pod *corev1.Pod, node Node,
+) (*plugin.Plugin, *lifecycletest.Recorder) {
 	recorder := &lifecycletest.Recorder{}
 	config := plugin.Config{
 		Policy: p, Registry: registry.New(), Guard: noGuard{}, PodDirs: dirs{}, Recorder: recorder,
-		Logger: slog.New(slog.DiscardHandler), Controllers: node.Controllers, NodeMemory: node.Memory,
+		Logger: slog.New(slog.DiscardHandler), Controllers: node.Controllers,
+		NodeMemory: node.Memory,
 	}
 	if node.Granted > 0 {
 		granted := host.Limit(node.Granted)
 		config.Registry.Put(registry.Launcher{
-			Launcher: agentapi.Launcher{Pod: agentapi.PodRef{UID: "other"}, State: agentapi.StateRunning}, Demand: &granted,
+			Launcher: agentapi.Launcher{Pod: agentapi.PodRef{UID: "other"},
+				State: agentapi.StateRunning}, Demand: &granted,
 		})
 	}
 	if !node.AccountsUnknown {
@@ -84,19 +88,24 @@ func drawPod(t *rapid.T) *corev1.Pod {
 		pod.Spec.Resources.Limits[corev1.ResourceCPU] = drawCPUs(t)
 	}
 	if rapid.Bool().Draw(t, "requests") {
-		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: drawCPUs(t)}
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+			corev1.ResourceCPU: drawCPUs(t)}
 	}
 	if rapid.Bool().Draw(t, "limit") {
-		pod.Spec.Containers[0].Resources.Limits = memory(rapid.SampledFrom([]string{"0", "2Gi", "64Gi"}).Draw(t, "memory"))
+		pod.Spec.Containers[0].Resources.Limits = memory(
+			rapid.SampledFrom([]string{"0", "2Gi", "64Gi"}).Draw(t, "memory"))
 	}
 	keys := []string{
 		api.LauncherKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey,
-		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix, "memory.max" + api.CgroupSuffix, "x" + api.Suffix,
+		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix,
+		"memory.max" + api.CgroupSuffix, "x" + api.Suffix,
 		api.DomainKey, api.GracePeriodKey,
 	}
-	values := []string{"compute", "setup", "other", "true", "false", "4Gi", "15Gi", "unlimited", "vfio=1", "max", "100", "", "1e30", "vms-1", "30s"}
+	values := []string{"compute", "setup", "other", "true", "false", "4Gi", "15Gi", "unlimited",
+		"vfio=1", "max", "100", "", "1e30", "vms-1", "30s"}
 	for range rapid.IntRange(0, 6).Draw(t, "annotations") {
-		pod.Annotations[rapid.SampledFrom(keys).Draw(t, "key")] = rapid.SampledFrom(values).Draw(t, "value")
+		pod.Annotations[rapid.SampledFrom(keys).Draw(t, "key")] = rapid.SampledFrom(values).Draw(t,
+			"value")
 	}
 	if rapid.Bool().Draw(t, "requires a lock") {
 		pod.Annotations[api.RequiresLockKey] = "true"
@@ -105,7 +114,8 @@ func drawPod(t *rapid.T) *corev1.Pod {
 }
 
 func drawCPUs(t *rapid.T) resource.Quantity {
-	return resource.MustParse(rapid.SampledFrom([]string{"0", "500m", "1500m", "2", "16"}).Draw(t, "CPUs"))
+	return resource.MustParse(rapid.SampledFrom([]string{"0", "500m", "1500m", "2", "16"}).Draw(t,
+		"CPUs"))
 }
 
 // For every container the explanation equals the plugin's answer to the runtime: refusal, limit,
@@ -115,8 +125,10 @@ func TestExplainsThePlugin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, pod := rapid.SampledFrom(policies).Draw(t, "policy"), drawPod(t)
 		node := Node{
-			Memory:          rapid.SampledFrom([]int64{0, 1 << 30, 64 << 30}).Draw(t, "node memory"),
-			Controllers:     rapid.SampledFrom([][]string{nil, {"memory"}, {"memory", "pids"}}).Draw(t, "controllers"),
+			Memory: rapid.SampledFrom([]int64{0, 1 << 30, 64 << 30}).Draw(t,
+				"node memory"),
+			Controllers: rapid.SampledFrom([][]string{nil, {"memory"},
+				{"memory", "pids"}}).Draw(t, "controllers"),
 			Granted:         rapid.SampledFrom([]int64{0, 30 << 30, 1 << 40}).Draw(t, "granted"),
 			AccountsUnknown: rapid.Bool().Draw(t, "accounts unknown"),
 		}
@@ -137,7 +149,8 @@ func TestExplainsALiveRaise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := drawLockPod(t)
 		node := Node{
-			Memory:          rapid.SampledFrom([]int64{0, 1 << 30, 64 << 30}).Draw(t, "node memory"),
+			Memory: rapid.SampledFrom([]int64{0, 1 << 30, 64 << 30}).Draw(t,
+				"node memory"),
 			Granted:         rapid.SampledFrom([]int64{0, 30 << 30, 1 << 40}).Draw(t, "granted"),
 			AccountsUnknown: rapid.Bool().Draw(t, "accounts unknown"),
 		}
@@ -153,7 +166,8 @@ func TestExplainsALiveRaise(t *testing.T) {
 		}
 		err := agent.GrantLock(ctr.GetId(), host.Process{PID: 1}, lock)
 		if (err == nil) != (explained.Outcome == Given) {
-			t.Fatalf("explanation %s: %q, answer to the raise: %v", explained.Outcome, explained.Refusal, err)
+			t.Fatalf("explanation %s: %q, answer to the raise: %v", explained.Outcome,
+				explained.Refusal, err)
 		}
 		if err != nil && !strings.Contains(explained.Refusal, errors.Unwrap(err).Error()) {
 			t.Fatalf("explanation\n%s\nrefusal of the raise\n%v", explained.Refusal, err)
@@ -168,9 +182,11 @@ func drawLockPod(t *rapid.T) *corev1.Pod {
 	pod.Namespace = rapid.SampledFrom([]string{"vms", "tenant-a", "nowhere"}).Draw(t, "namespace")
 	pod.Spec.ServiceAccountName = rapid.SampledFrom([]string{"", "vm-1"}).Draw(t, "account")
 	if rapid.Bool().Draw(t, "limit") {
-		pod.Spec.Containers[0].Resources.Limits = memory(rapid.SampledFrom([]string{"2Gi", "64Gi"}).Draw(t, "memory"))
+		pod.Spec.Containers[0].Resources.Limits = memory(
+			rapid.SampledFrom([]string{"2Gi", "64Gi"}).Draw(t, "memory"))
 	}
-	if quantity := rapid.SampledFrom([]string{"1Gi", "15Gi", "17Gi", api.Unlimited}).Draw(t, "lock"); quantity == api.Unlimited {
+	if quantity := rapid.SampledFrom([]string{"1Gi", "15Gi", "17Gi", api.Unlimited}).Draw(t,
+		"lock"); quantity == api.Unlimited {
 		pod.Annotations[api.ValueKey] = quantity
 	} else {
 		pod.Annotations[api.GuestMemoryKey] = quantity
@@ -203,26 +219,33 @@ func asRuntime(pod *corev1.Pod, c container) (*nri.PodSandbox, *nri.Container) {
 		cpu = pod.Spec.Resources.Limits.Cpu()
 	}
 	sandbox := &nri.PodSandbox{
-		Id: "s", Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations,
+		Id: "s", Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Labels: pod.Labels,
+		Annotations: pod.Annotations,
 	}
-	return sandbox, &nri.Container{Id: "c", PodSandboxId: "s", Name: c.Name, Linux: &nri.LinuxContainer{
-		Resources: &nri.LinuxResources{
-			Memory: &nri.LinuxMemory{Limit: nri.Int64(limit.Value())},
-			Cpu: &nri.LinuxCPU{
-				Quota: nri.Int64(cpu.MilliValue() * 100), Period: nri.UInt64(100_000),
-				Shares: nri.UInt64(uint64(max(2, c.Resources.Requests.Cpu().MilliValue()*1024/1000))),
+	return sandbox, &nri.Container{Id: "c", PodSandboxId: "s", Name: c.Name,
+		Linux: &nri.LinuxContainer{
+			Resources: &nri.LinuxResources{
+				Memory: &nri.LinuxMemory{Limit: nri.Int64(limit.Value())},
+				Cpu: &nri.LinuxCPU{
+					Quota: nri.Int64(cpu.MilliValue() * 100), Period: nri.UInt64(100_000),
+					Shares: nri.UInt64(
+						uint64(max(2, c.Resources.Requests.Cpu().MilliValue()*1024/1000))),
+				},
 			},
-		},
-	}}
+		}}
 }
 
-func compare(t *rapid.T, c Container, answer *nri.ContainerAdjustment, err error, events []agentapi.Event) {
-	if refused := err != nil; refused != (c.Outcome == Refused) || refused && err.Error() != c.Refusal {
+func compare(
+	t *rapid.T, c Container, answer *nri.ContainerAdjustment, err error, events []agentapi.Event,
+) {
+	if refused := err != nil; refused != (c.Outcome == Refused) || refused &&
+		err.Error() != c.Refusal {
 		t.Fatalf("explanation %s: %q, answer of the plugin: %v", c.Outcome, c.Refusal, err)
 	}
 	want := map[string]string{}
 	for _, l := range answer.GetRlimits() {
-		want[LimitsFile] = limitsLine(host.Rlimit{Soft: host.Limit(l.GetSoft()), Hard: host.Limit(l.GetHard())})
+		want[LimitsFile] = limitsLine(host.Rlimit{Soft: host.Limit(l.GetSoft()),
+			Hard: host.Limit(l.GetHard())})
 	}
 	for file, value := range answer.GetLinux().GetResources().GetUnified() {
 		want[file] = cgroupContent(api.CgroupSetting{File: file, Value: value})

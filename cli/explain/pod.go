@@ -55,7 +55,8 @@ func checkKind(asJSON []byte) error {
 	if head.APIVersion == "v1" && head.Kind == "Pod" {
 		return nil
 	}
-	return fmt.Errorf("apiVersion %q, kind %q: want one object with apiVersion v1 and kind Pod; for other kinds, "+
+	return fmt.Errorf("apiVersion %q, kind %q: want one object with apiVersion v1 and kind Pod; "+
+		"for other kinds, "+
 		"take a pod that was made of it: kubectl get pod NAME -o yaml", head.APIVersion, head.Kind)
 }
 

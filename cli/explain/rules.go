@@ -19,7 +19,8 @@ type RuleTrace struct {
 func traceRules(p *policy.Policy, f decide.Facts, compared []policy.Comparison) (all []RuleTrace) {
 	for i, result := range compared {
 		rule := p.Rules[i]
-		all = append(all, RuleTrace{rule.Name, result == policy.RuleMatches, whyRule(rule, f, result)})
+		all = append(all, RuleTrace{rule.Name, result == policy.RuleMatches,
+			whyRule(rule, f, result)})
 	}
 	return all
 }

@@ -30,7 +30,8 @@ const (
 
 // policyBindings returns the bindings of the chart's policies.
 func policyBindings() []string {
-	return []string{"mooring-annotations", "mooring-launchers", "mooring-namespace-annotations", "mooring-quota-annotations", "mooring-vm-annotations"}
+	return []string{"mooring-annotations", "mooring-launchers", "mooring-namespace-annotations",
+		"mooring-quota-annotations", "mooring-vm-annotations"}
 }
 
 // Cluster describes Mooring's state in a cluster.
@@ -52,7 +53,8 @@ type Cluster struct {
 // NewClient returns a client for a [Cluster].
 func NewClient(config *rest.Config) (client.Client, error) {
 	known := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, autoscalingv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, autoscalingv1.AddToScheme,
+		v1alpha1.AddToScheme} {
 		if err := add(known); err != nil {
 			return nil, err
 		}
@@ -84,11 +86,14 @@ func (c *Cluster) Run(ctx context.Context) error {
 
 func (c *Cluster) removeHooks(ctx context.Context) error {
 	errs := []error{
-		c.remove(ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: guardName}}),
-		c.remove(ctx, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: launcherName}}),
+		c.remove(ctx, &admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: guardName}}),
+		c.remove(ctx, &admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: launcherName}}),
 	}
 	for _, name := range policyBindings() {
-		binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}}
 		errs = append(errs, c.remove(ctx, binding))
 	}
 	return errors.Join(errs...)

@@ -45,8 +45,9 @@ func raisedQuota(name, base, applied, hard string) *corev1.ResourceQuota {
 
 func reservation(name string) *v1alpha1.MigrationReservation {
 	return &v1alpha1.MigrationReservation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name, Finalizers: []string{v1alpha1.Finalizer}},
-		Spec:       v1alpha1.MigrationReservationSpec{Migration: v1alpha1.Reference{Name: "m-" + name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name,
+			Finalizers: []string{v1alpha1.Finalizer}},
+		Spec: v1alpha1.MigrationReservationSpec{Migration: v1alpha1.Reference{Name: "m-" + name}},
 	}
 }
 
@@ -55,7 +56,8 @@ func lease(renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: DefaultNamespace, Name: controllerName},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &metav1.MicroTime{Time: renewed.Truncate(time.Microsecond)},
+			HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
+			RenewTime: &metav1.MicroTime{Time: renewed.Truncate(time.Microsecond)},
 		},
 	}
 }
@@ -89,7 +91,8 @@ func newCluster(t *testing.T, objects ...client.Object) (*Cluster, *[]string) {
 func installed() []client.Object {
 	return []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{
-			"harvesterhci.io/vmAvailable": "{}", "harvesterhci.io/maintenanceAvailable": "{}", "harvesterhci.io/maintenanceQuota": "{}",
+			"harvesterhci.io/vmAvailable": "{}", "harvesterhci.io/maintenanceAvailable": "{}",
+			"harvesterhci.io/maintenanceQuota": "{}",
 		}}},
 		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: named(guardName)},
 		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: named(launcherName)},
@@ -97,7 +100,8 @@ func installed() []client.Object {
 		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("mooring-annotations")},
 		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("mooring-launchers")},
 		raisedQuota("default", "12", "16", "16"),
-		&corev1.ResourceQuota{ObjectMeta: inVMs("plain", nil), Spec: corev1.ResourceQuotaSpec{Hard: limits("3")}},
+		&corev1.ResourceQuota{ObjectMeta: inVMs("plain", nil),
+			Spec: corev1.ResourceQuotaSpec{Hard: limits("3")}},
 		reservation("uid-1"),
 	}
 }
@@ -113,7 +117,8 @@ func TestClusterIsCleared(t *testing.T) {
 		"remove ValidatingAdmissionPolicyBinding mooring-annotations: done",
 		"remove ValidatingAdmissionPolicyBinding mooring-launchers: done",
 		"restore ResourceQuota vms/default: limits.cpu 16 -> 12: done",
-		"remove MigrationReservation vms/uid-1 of migration m-uid-1 (quotas may refuse its pods): done",
+		"remove MigrationReservation vms/uid-1 of migration m-uid-1 (quotas may refuse its " +
+			"pods): done",
 		"clear the computed annotations of namespace vms: done",
 	}
 	if diff := cmp.Diff(want, *printed); diff != "" {
@@ -141,7 +146,8 @@ func checkCleared(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if len(hooks.Items) != 1 || len(reservations.Items) != 0 {
-		t.Errorf("%d webhooks, want the foreign one; %d reservations, want none", len(hooks.Items), len(reservations.Items))
+		t.Errorf("%d webhooks, want the foreign one; %d reservations, want none", len(hooks.Items),
+			len(reservations.Items))
 	}
 	for _, q := range quotas.Items {
 		want := map[string]string{"default": "12", "plain": "3"}[q.Name]
@@ -149,10 +155,12 @@ func checkCleared(t *testing.T, c *Cluster) {
 			t.Errorf("quota %s has %s, want %s", q.Name, hard.String(), want)
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"example.com/kept": "yes"}, quotas.Items[0].Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{"example.com/kept": "yes"},
+		quotas.Items[0].Annotations); diff != "" {
 		t.Errorf("annotations of the quota (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"harvesterhci.io/maintenanceQuota": "{}"}, ns.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{"harvesterhci.io/maintenanceQuota": "{}"},
+		ns.Annotations); diff != "" {
 		t.Errorf("annotations of the namespace (-want +got):\n%s", diff)
 	}
 }
@@ -193,22 +201,26 @@ func checkUnchanged(t *testing.T, c *Cluster, objects []client.Object) {
 
 // An administrator's edit of a raised quota becomes the base, as in the controller.
 func TestEditedQuotaIsKept(t *testing.T) {
-	c, _ := newCluster(t, &corev1.Namespace{ObjectMeta: named("vms")}, raisedQuota("default", "12", "16", "20"))
+	c, _ := newCluster(t, &corev1.Namespace{ObjectMeta: named("vms")},
+		raisedQuota("default", "12", "16", "20"))
 	if err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var q corev1.ResourceQuota
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "default"}, &q); err != nil {
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "default"},
+		&q); err != nil {
 		t.Fatal(err)
 	}
-	if hard := q.Spec.Hard[corev1.ResourceLimitsCPU]; hard.String() != "20" || q.Annotations[quota.BaseAnnotation] != "" {
+	if hard := q.Spec.Hard[corev1.ResourceLimitsCPU]; hard.String() != "20" ||
+		q.Annotations[quota.BaseAnnotation] != "" {
 		t.Errorf("%s, annotations %v", hard.String(), q.Annotations)
 	}
 }
 
 // All unreadable bases are reported before any change, even before the controller is stopped.
 func TestFaultsAreReportedFirst(t *testing.T) {
-	faulty, managed := raisedQuota("faulty", "many", "16", "16"), raisedQuota("managed", "12", "16", "16")
+	faulty, managed := raisedQuota("faulty", "many", "16", "16"),
+		raisedQuota("managed", "12", "16", "16")
 	managed.Labels = map[string]string{"manager": "true"}
 	objects := append(installed(), lease(time.Now()), deployment(2), faulty, managed)
 	objects[0].GetAnnotations()["manager"] = "many"
@@ -216,7 +228,8 @@ func TestFaultsAreReportedFirst(t *testing.T) {
 	c.Force, c.Quota.ManagerAnnotation, c.Quota.ManagerLabel = true, "manager", "manager"
 	err := c.Run(t.Context())
 	for _, want := range []string{
-		"read the base of ResourceQuota vms/faulty: ResourceQuota faulty: annotation base.quota.mooring.dev",
+		"read the base of ResourceQuota vms/faulty: ResourceQuota faulty: annotation " +
+			"base.quota.mooring.dev",
 		"read the base of ResourceQuota vms/managed: namespace vms: annotation manager",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

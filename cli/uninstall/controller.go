@@ -32,10 +32,12 @@ type RunningError struct {
 
 func (e *RunningError) Error() string {
 	if e.Waited > 0 {
-		return fmt.Sprintf("controller %s still holds lease %s after %s: it would repeat the removed changes; "+
+		return fmt.Sprintf("controller %s still holds lease %s after %s: it would repeat the "+
+			"removed changes; "+
 			"end it, then try again", e.Holder, e.Lease, e.Waited)
 	}
-	return fmt.Sprintf("a controller is at work: %s holds lease %s and would repeat the removed changes; "+
+	return fmt.Sprintf("a controller is at work: %s holds lease %s and would repeat the removed "+
+		"changes; "+
 		"stop it (kubectl scale --replicas=0), or use --force", e.Holder, e.Lease)
 }
 
@@ -89,9 +91,10 @@ func (c *Cluster) scaleDown(ctx context.Context) (int32, error) {
 	if err != nil || scale == nil || scale.Spec.Replicas == 0 {
 		return 0, err
 	}
-	return scale.Spec.Replicas, c.Report.do(fmt.Sprintf("scale Deployment %s down to 0", c.controllerKey()), func() error {
-		return c.scaleTo(ctx, 0)
-	})
+	return scale.Spec.Replicas,
+		c.Report.do(fmt.Sprintf("scale Deployment %s down to 0", c.controllerKey()), func() error {
+			return c.scaleTo(ctx, 0)
+		})
 }
 
 // scaleBack restores the replicas, even after the end of ctx.
@@ -101,9 +104,10 @@ func (c *Cluster) scaleBack(ctx context.Context, replicas int32) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scaleBackTimeout)
 	defer cancel()
-	return c.Report.do(fmt.Sprintf("scale Deployment %s back to %d", c.controllerKey(), replicas), func() error {
-		return c.scaleTo(ctx, replicas)
-	})
+	return c.Report.do(fmt.Sprintf("scale Deployment %s back to %d", c.controllerKey(), replicas),
+		func() error {
+			return c.scaleTo(ctx, replicas)
+		})
 }
 
 func (c *Cluster) scaleTo(ctx context.Context, replicas int32) error {
@@ -113,7 +117,8 @@ func (c *Cluster) scaleTo(ctx context.Context, replicas int32) error {
 			return err
 		}
 		scale.Spec.Replicas = replicas
-		return c.Client.SubResource("scale").Update(ctx, c.deployment(), client.WithSubResourceBody(scale))
+		return c.Client.SubResource("scale").Update(ctx, c.deployment(),
+			client.WithSubResourceBody(scale))
 	})
 }
 
@@ -128,7 +133,8 @@ func (c *Cluster) scale(ctx context.Context) (*autoscalingv1.Scale, error) {
 }
 
 func (c *Cluster) deployment() *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: controllerName}}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace,
+		Name: controllerName}}
 }
 
 // awaitEnd returns when the controller's pods are gone and its lease has no holder. A lease that
@@ -139,12 +145,13 @@ func (c *Cluster) awaitEnd(ctx context.Context) error {
 		return nil
 	}
 	var holder string
-	err := wait.PollUntilContextTimeout(ctx, pollPeriod, c.Patience, true, func(ctx context.Context) (ended bool, err error) {
-		if holder, err = c.holder(ctx); err != nil || holder != "" {
-			return false, err
-		}
-		return c.podsGone(ctx)
-	})
+	err := wait.PollUntilContextTimeout(ctx, pollPeriod, c.Patience, true,
+		func(ctx context.Context) (ended bool, err error) {
+			if holder, err = c.holder(ctx); err != nil || holder != "" {
+				return false, err
+			}
+			return c.podsGone(ctx)
+		})
 	switch {
 	case !wait.Interrupted(err) || ctx.Err() != nil:
 		return wrap(err, "wait for the controller to end")

@@ -33,11 +33,13 @@ func TestControllerIsStopped(t *testing.T) {
 		if err := c.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if (*printed)[0] != "scale Deployment mooring-system/mooring-controller down to 0: done" || len(*printed) != 8 {
+		if (*printed)[0] != "scale Deployment mooring-system/mooring-controller down to 0: done" ||
+			len(*printed) != 8 {
 			t.Errorf("printed %q", *printed)
 		}
 		var d appsv1.Deployment
-		if err := c.Client.Get(t.Context(), c.controllerKey(), &d); err != nil || *d.Spec.Replicas != 0 {
+		if err := c.Client.Get(t.Context(), c.controllerKey(), &d); err != nil ||
+			*d.Spec.Replicas != 0 {
 			t.Errorf("replicas %v, %v", d.Spec.Replicas, err)
 		}
 	})
@@ -48,7 +50,8 @@ func TestControllerThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: DefaultNamespace, Name: "hangs",
-			Labels: map[string]string{"app.kubernetes.io/name": "mooring", "app.kubernetes.io/component": "controller"},
+			Labels: map[string]string{"app.kubernetes.io/name": "mooring",
+				"app.kubernetes.io/component": "controller"},
 		}}
 		c, printed := newCluster(t, append(installed(), deployment(1), hangs)...)
 		c.Force = true
@@ -72,10 +75,13 @@ func TestControllerThatKeepsItsLease(t *testing.T) {
 		c.Force = true
 		err := c.Run(t.Context())
 		running, ok := errors.AsType[*RunningError](err)
-		if !ok || running.Waited != time.Minute || !strings.Contains(err.Error(), "controller controller-1 still holds lease mooring-system/mooring-controller after 1m0s") {
+		if !ok || running.Waited != time.Minute ||
+			!strings.Contains(err.Error(), "controller controller-1 still holds lease "+
+				"mooring-system/mooring-controller after 1m0s") {
 			t.Errorf("got %v", err)
 		}
-		if len(*printed) != 2 || (*printed)[1] != "scale Deployment mooring-system/mooring-controller back to 2: done" {
+		if len(*printed) != 2 || (*printed)[1] != "scale Deployment "+
+			"mooring-system/mooring-controller back to 2: done" {
 			t.Errorf("printed %q", *printed)
 		}
 		checkUnchanged(t, c, objects)

@@ -35,7 +35,8 @@ func DefaultNode() Node {
 		Host:   "/",
 		Root:   filepath.Dir(agentapi.DefaultSocket),
 		BPFDir: "/sys/fs/bpf/mooring",
-		Hooks:  []string{"/usr/local/libexec/mooring", "/opt/mooring"}, // by the unit and by the DaemonSet
+		// by the unit and by the DaemonSet
+		Hooks:  []string{"/usr/local/libexec/mooring", "/opt/mooring"},
 		System: Linux{},
 	}
 }
@@ -59,7 +60,8 @@ func units() []string {
 
 // keptFiles returns the files that stay for the node's owner to decide.
 func keptFiles() []string {
-	return []string{"/etc/mooring", "/etc/containerd/conf.d/mooring.toml", "/usr/local/bin/mooring-agent", "/usr/local/bin/mooring"}
+	return []string{"/etc/mooring", "/etc/containerd/conf.d/mooring.toml",
+		"/usr/local/bin/mooring-agent", "/usr/local/bin/mooring"}
 }
 
 // Run removes the node's Mooring state and prints the remaining files. If an agent runs without
@@ -85,7 +87,8 @@ func (n *Node) Run(ctx context.Context) error {
 type AgentRunsError struct{ Socket string }
 
 func (e *AgentRunsError) Error() string {
-	return fmt.Sprintf("an agent runs on this node and answers at %s: stop it first, or use --force", e.Socket)
+	return fmt.Sprintf("an agent runs on this node and answers at %s: stop it first, or use "+
+		"--force", e.Socket)
 }
 
 func (n *Node) at(path string) string { return filepath.Join(n.Host, path) }
@@ -119,7 +122,8 @@ func (n *Node) removeUnits(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 	}
-	return installed[0] == units()[0], n.Report.do("reload systemd", func() error { return n.System.Systemctl(ctx, "daemon-reload") })
+	return installed[0] == units()[0], n.Report.do("reload systemd",
+		func() error { return n.System.Systemctl(ctx, "daemon-reload") })
 }
 
 func (n *Node) removeUnit(ctx context.Context, unit string) error {

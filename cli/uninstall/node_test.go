@@ -58,7 +58,8 @@ func newNode(t *testing.T, paths ...string) (*Node, *system, *[]string) {
 	var printed []string
 	s := &system{mounts: 2}
 	n := DefaultNode()
-	n.Host, n.System, n.Report = host, s, Report{Print: func(line string) { printed = append(printed, line) }}
+	n.Host, n.System, n.Report = host, s,
+		Report{Print: func(line string) { printed = append(printed, line) }}
 	return &n, s, &printed
 }
 
@@ -92,12 +93,14 @@ func TestNodeWithUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCalls := []string{
-		"disable --now mooring-agent.service", "disable --now mooring-fence.service", "disable run-mooring.mount", "daemon-reload",
+		"disable --now mooring-agent.service", "disable --now mooring-fence.service",
+		"disable run-mooring.mount", "daemon-reload",
 	}
 	if diff := cmp.Diff(wantCalls, s.calls); diff != "" || s.mounts != 0 {
 		t.Errorf("%d mounts remain; systemctl (-want +got):\n%s", s.mounts, diff)
 	}
-	left := []string{"/etc/mooring/policy.yaml", "/etc/systemd/system/other.service", "/sys/fs/bpf/another"}
+	left := []string{"/etc/mooring/policy.yaml", "/etc/systemd/system/other.service",
+		"/sys/fs/bpf/another"}
 	if diff := cmp.Diff(left, remaining(t, n)); diff != "" {
 		t.Errorf("remaining files (-want +got):\n%s", diff)
 	}
@@ -108,12 +111,15 @@ func TestNodeWithUnits(t *testing.T) {
 
 // A DaemonSet has no units, and another hook directory.
 func TestNodeOfADaemonSet(t *testing.T) {
-	n, s, printed := newNode(t, "/opt/mooring/libexec/mooring-hook", "/sys/fs/bpf/mooring/v1/events", "/run/mooring/")
+	n, s, printed := newNode(t, "/opt/mooring/libexec/mooring-hook",
+		"/sys/fs/bpf/mooring/v1/events", "/run/mooring/")
 	if err := n.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"remove /sys/fs/bpf/mooring: done", "unmount /run/mooring: done", "remove /opt/mooring: done"}
-	if diff := cmp.Diff(want, *printed); diff != "" || len(s.calls) > 0 || len(remaining(t, n)) > 0 {
+	want := []string{"remove /sys/fs/bpf/mooring: done", "unmount /run/mooring: done",
+		"remove /opt/mooring: done"}
+	if diff := cmp.Diff(want, *printed); diff != "" || len(s.calls) > 0 ||
+		len(remaining(t, n)) > 0 {
 		t.Errorf("calls %q, left %q, printed (-want +got):\n%s", s.calls, remaining(t, n), diff)
 	}
 	*printed = nil
@@ -162,12 +168,14 @@ func TestNodeErrorsNameWhatFailed(t *testing.T) {
 	refused := errors.New("refused")
 	n, s, _ := newNode(t, withUnits()...)
 	s.refused = refused
-	if err := n.Run(t.Context()); !errors.Is(err, refused) || !strings.Contains(err.Error(), "mooring-agent.service") {
+	if err := n.Run(t.Context()); !errors.Is(err, refused) ||
+		!strings.Contains(err.Error(), "mooring-agent.service") {
 		t.Errorf("got %v", err)
 	}
 	n, s, _ = newNode(t, "/run/mooring/", "/opt/mooring/libexec/mooring-hook")
 	s.refused = refused
-	if err := n.Run(t.Context()); !errors.Is(err, refused) || !strings.Contains(err.Error(), "unmount /run/mooring") {
+	if err := n.Run(t.Context()); !errors.Is(err, refused) ||
+		!strings.Contains(err.Error(), "unmount /run/mooring") {
 		t.Errorf("got %v", err)
 	}
 	if exists(n.at("/opt/mooring")) {
@@ -200,12 +208,14 @@ func TestUnmount(t *testing.T) {
 
 func TestSystemctlErrorsHaveTheOutput(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho refused $*; exit 1\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "systemctl"),
+		[]byte("#!/bin/sh\necho refused $*; exit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":/bin")
 	err := Linux{}.Systemctl(t.Context(), "disable", "a.service")
-	if err == nil || !strings.Contains(err.Error(), "systemctl disable a.service: exit status 1: refused disable a.service") {
+	if err == nil || !strings.Contains(err.Error(), "systemctl disable a.service: exit status 1: "+
+		"refused disable a.service") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -32,7 +32,9 @@ func (c *Cluster) restoreQuotas(ctx context.Context) error {
 }
 
 // eachQuota calls do for each quota with the controller's annotations and returns all errors.
-func (c *Cluster) eachQuota(ctx context.Context, do func(*corev1.ResourceQuota, *corev1.Namespace) error) error {
+func (c *Cluster) eachQuota(
+	ctx context.Context, do func(*corev1.ResourceQuota, *corev1.Namespace) error,
+) error {
 	var quotas corev1.ResourceQuotaList
 	if err := c.Client.List(ctx, &quotas); err != nil {
 		return fmt.Errorf("list ResourceQuotas: %w", err)
@@ -43,7 +45,8 @@ func (c *Cluster) eachQuota(ctx context.Context, do func(*corev1.ResourceQuota, 
 	}
 	var errs []error
 	for _, q := range quotas.Items {
-		if ns := namespaces[q.Namespace]; ns != nil && c.annotated(&q) { // without a namespace the quota is gone too
+		// without a namespace the quota is gone too
+		if ns := namespaces[q.Namespace]; ns != nil && c.annotated(&q) {
 			errs = append(errs, do(&q, ns))
 		}
 	}
@@ -64,25 +67,33 @@ func (c *Cluster) namespaces(ctx context.Context) (map[string]*corev1.Namespace,
 
 // quotaKeys returns the controller's annotations on quotas.
 func (c *Cluster) quotaKeys() []string {
-	return []string{quota.BaseAnnotation, quota.AppliedAnnotation, c.Quota.Prefix + quota.MigratingName}
+	return []string{quota.BaseAnnotation, quota.AppliedAnnotation,
+		c.Quota.Prefix + quota.MigratingName}
 }
 
 func (c *Cluster) annotated(q *corev1.ResourceQuota) bool {
-	return slices.ContainsFunc(c.quotaKeys(), func(key string) bool { return q.Annotations[key] != "" })
+	return slices.ContainsFunc(c.quotaKeys(), func(key string) bool {
+		return q.Annotations[key] != ""
+	})
 }
 
-func (c *Cluster) restoreQuota(ctx context.Context, q *corev1.ResourceQuota, ns *corev1.Namespace) error {
+func (c *Cluster) restoreQuota(
+	ctx context.Context, q *corev1.ResourceQuota, ns *corev1.Namespace,
+) error {
 	restored, err := c.restored(q, ns)
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("restore ResourceQuota %s/%s%s", q.Namespace, q.Name, difference(q.Spec.Hard, restored.Spec.Hard))
+	what := fmt.Sprintf("restore ResourceQuota %s/%s%s", q.Namespace, q.Name,
+		difference(q.Spec.Hard, restored.Spec.Hard))
 	return c.Report.do(what, func() error { return c.writeQuota(ctx, restored, ns) })
 }
 
 // writeQuota writes the restored quota. On a conflict, for example by a status update, it reads the
 // quota and computes the result again.
-func (c *Cluster) writeQuota(ctx context.Context, restored *corev1.ResourceQuota, ns *corev1.Namespace) error {
+func (c *Cluster) writeQuota(
+	ctx context.Context, restored *corev1.ResourceQuota, ns *corev1.Namespace,
+) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		conflict := c.Client.Update(ctx, restored)
 		if client.IgnoreNotFound(conflict) == nil {
@@ -102,10 +113,13 @@ func (c *Cluster) writeQuota(ctx context.Context, restored *corev1.ResourceQuota
 }
 
 // restored returns the quota without the controller's changes.
-func (c *Cluster) restored(q *corev1.ResourceQuota, ns *corev1.Namespace) (*corev1.ResourceQuota, error) {
+func (c *Cluster) restored(
+	q *corev1.ResourceQuota, ns *corev1.Namespace,
+) (*corev1.ResourceQuota, error) {
 	base, err := quota.Base(q, ns, c.Quota)
 	if err != nil {
-		return nil, fmt.Errorf("read the base of ResourceQuota %s/%s: %w: set spec.hard to the right limits, and remove the annotations %s",
+		return nil, fmt.Errorf("read the base of ResourceQuota %s/%s: %w: set spec.hard to the "+
+			"right limits, and remove the annotations %s",
 			q.Namespace, q.Name, err, strings.Join(c.quotaKeys(), ", "))
 	}
 	restored := q.DeepCopy()
@@ -122,7 +136,8 @@ func difference(was, is corev1.ResourceList) string {
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		before, after := was[name], is[name]
 		if before.Cmp(after) != 0 {
-			changes = append(changes, fmt.Sprintf("%s %s -> %s", name, before.String(), after.String()))
+			changes = append(changes, fmt.Sprintf("%s %s -> %s", name, before.String(),
+				after.String()))
 		}
 	}
 	if len(changes) == 0 {

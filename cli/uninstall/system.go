@@ -27,7 +27,8 @@ func (Linux) Unmount(path string) error {
 func (Linux) Systemctl(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err,
+			bytes.TrimSpace(out))
 	}
 	return nil
 }

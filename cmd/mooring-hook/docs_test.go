@@ -48,8 +48,10 @@ func TestDocumentedPod(t *testing.T) {
 		t.Errorf("%q: exit code %d, %s", args, code, errOut)
 	}
 	grace, watchdog := duration(t, pod, api.GracePeriodKey), duration(t, pod, api.WatchdogKey)
-	if total := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; total < grace+20*time.Second {
-		t.Errorf("the pod's grace period %s is shorter than the VM's %s and the time for SIGTERM", total,
+	if total := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; total < grace+
+		20*time.Second {
+		t.Errorf("the pod's grace period %s is shorter than the VM's %s and the time for SIGTERM",
+			total,
 			grace)
 	}
 	if !strings.Contains(c.Args[0], "--interval 10s") || watchdog < 30*time.Second {
@@ -67,7 +69,9 @@ func duration(t *testing.T, pod *corev1.Pod, key string) time.Duration {
 }
 
 func TestHelpHasExitCodes(t *testing.T) {
-	if lines := strings.Split(help, "\n"); !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Each has --help. Exit codes: 0 done") }) {
+	if lines := strings.Split(help, "\n"); !slices.ContainsFunc(lines, func(l string) bool {
+		return strings.HasPrefix(l, "Each has --help. Exit codes: 0 done")
+	}) {
 		t.Error("the help lacks the exit codes")
 	}
 }
@@ -94,8 +98,10 @@ func TestFlagsInReference(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"| `--file` | `" + prestop.DefaultFile + "` |", "| `--file` | `" + heartbeat.DefaultFile + "` |",
-		"| `--command-timeout` | `" + commandTimeout.String() + "` |", "| `--interval` | `" + heartbeat.DefaultInterval.String() + "` |",
+		"| `--file` | `" + prestop.DefaultFile + "` |",
+		"| `--file` | `" + heartbeat.DefaultFile + "` |",
+		"| `--command-timeout` | `" + commandTimeout.String() + "` |",
+		"| `--interval` | `" + heartbeat.DefaultInterval.String() + "` |",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("docs/reference/programs.md lacks %q", want)

@@ -136,7 +136,8 @@ func TestInstall(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), target, "version").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), target, "version").CombinedOutput(); err !=
+		nil {
 		t.Errorf("the copy: %v: %s", err, out)
 	}
 	entries, err := os.ReadDir(filepath.Dir(target))

@@ -27,7 +27,8 @@ const commandTimeout = 10 * time.Second
 func (p program) prestop(ctx context.Context, args []string) error {
 	f := p.flags(prestopHelp)
 	file := f.String("file", prestop.DefaultFile, "the `file` to touch")
-	timeout := f.Duration("timeout", 0, "longest wait for the confirmation, such as 90s; 0: no limit")
+	timeout := f.Duration("timeout", 0, "longest wait for the confirmation, such as 90s; 0: "+
+		"no limit")
 	limit := f.Duration("command-timeout", commandTimeout,
 		"longest time of COMMAND before it is killed")
 	if err := p.parse(f, args); err != nil {
@@ -57,7 +58,8 @@ func (p program) runFirst(ctx context.Context, timeout time.Duration, argv []str
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, p.out, p.errOut // without /dev/null
-	cmd.WaitDelay = time.Second                                   // for children that hold its output open
+	// for children that hold its output open
+	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
 		fmt.Fprintf(p.errOut, "mooring-hook: %s: %v; continuing\n", argv[0],
 			errors.Join(err, context.Cause(ctx)))

@@ -111,6 +111,7 @@ func (p program) parse(f *flag.FlagSet, args []string) error {
 }
 
 func (p program) misused(format string, args ...any) error {
-	fmt.Fprintf(p.errOut, "mooring-hook: %s; see mooring-hook --help\n", fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.errOut, "mooring-hook: %s; see mooring-hook --help\n",
+		fmt.Sprintf(format, args...))
 	return errUsage
 }

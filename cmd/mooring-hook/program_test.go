@@ -79,27 +79,30 @@ func TestExitCodes(t *testing.T) {
 		code   int
 		errOut string // a part of it
 	}{
-		"nothing":                     {"", 2, "Usage:"},
-		"unknown command":             {"stop", 2, `unknown command "stop"`},
-		"unknown flag":                {"prestop --wait", 2, "-wait"},
-		"flag without value":          {"prestop --timeout", 2, "-timeout"},
-		"no duration":                 {"prestop --timeout=90", 2, `"90"`},
-		"negative duration":           {"prestop --timeout=-1s", 2, "--timeout -1s"},
-		"no time for command":         {"prestop --command-timeout=0s", 2, "--command-timeout 0s"},
-		"command without dashes":      {"prestop virsh shutdown", 2, "put -- before COMMAND"},
-		"heartbeat with an argument":  {"heartbeat now", 2, `"now"`},
-		"heartbeat without end":       {"heartbeat --interval=0s", 2, "--interval 0s"},
-		"install without a file":      {"install", 2, "one FILE"},
-		"install into nowhere":        {"install " + none + "/x/hook", 1, "install: "},
-		"no confirmation":             {"prestop --timeout=1ms --file=" + podFile(t), 3, "did not confirm"},
+		"nothing":                    {"", 2, "Usage:"},
+		"unknown command":            {"stop", 2, `unknown command "stop"`},
+		"unknown flag":               {"prestop --wait", 2, "-wait"},
+		"flag without value":         {"prestop --timeout", 2, "-timeout"},
+		"no duration":                {"prestop --timeout=90", 2, `"90"`},
+		"negative duration":          {"prestop --timeout=-1s", 2, "--timeout -1s"},
+		"no time for command":        {"prestop --command-timeout=0s", 2, "--command-timeout 0s"},
+		"command without dashes":     {"prestop virsh shutdown", 2, "put -- before COMMAND"},
+		"heartbeat with an argument": {"heartbeat now", 2, `"now"`},
+		"heartbeat without end":      {"heartbeat --interval=0s", 2, "--interval 0s"},
+		"install without a file":     {"install", 2, "one FILE"},
+		"install into nowhere":       {"install " + none + "/x/hook", 1, "install: "},
+		"no confirmation": {"prestop --timeout=1ms --file=" + podFile(t), 3,
+			"did not confirm"},
 		"prestop without directory":   {"prestop --file=" + none, 4, "no pod directory"},
 		"heartbeat without directory": {"heartbeat --file=" + none, 4, "no pod directory"},
-		"prestop's loop of links":     {"prestop --file=" + loop(t) + "/stop", 1, "too many levels"},
+		"prestop's loop of links": {"prestop --file=" + loop(t) + "/stop", 1,
+			"too many levels"},
 	} {
 		code, out, errOut := execute(t.Context(), strings.Fields(test.args)...)
 		if code != test.code || out != "" || !strings.Contains(errOut, test.errOut) ||
 			strings.Count(errOut, "mooring-hook: ") > 1 {
-			t.Errorf("%s: exit code %d, want %d; out %q, err %q", name, code, test.code, out, errOut)
+			t.Errorf("%s: exit code %d, want %d; out %q, err %q", name, code, test.code,
+				out, errOut)
 		}
 	}
 }
@@ -115,7 +118,8 @@ func loop(t *testing.T) string {
 
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
-		"--help": "Exit codes:", "help": "Usage:", "prestop --help": "--for lifecycle", "prestop -h": "-command-timeout",
+		"--help": "Exit codes:", "help": "Usage:", "prestop --help": "--for lifecycle",
+		"prestop -h":       "-command-timeout",
 		"heartbeat --help": "-interval", "install --help": "FILE", "version": "mooring-hook v1",
 	} {
 		code, out, errOut := execute(t.Context(), strings.Fields(args)...)
@@ -128,7 +132,8 @@ func TestHelp(t *testing.T) {
 func TestPrestop(t *testing.T) {
 	file := podFile(t)
 	go confirm(t, file)
-	if code, _, errOut := execute(t.Context(), "prestop", "--file", file); code != 0 || errOut != "" {
+	if code, _, errOut := execute(t.Context(), "prestop", "--file", file); code != 0 ||
+		errOut != "" {
 		t.Errorf("exit code %d, err %q", code, errOut)
 	}
 }
@@ -149,16 +154,19 @@ func TestCommand(t *testing.T) {
 		argv    []string
 		out, in string // output of the command; a part of the error output
 	}{
-		"works":        {[]string{"/bin/sh", "-c", "echo asked the guest"}, "asked the guest\n", ""},
+		"works": {[]string{"/bin/sh", "-c", "echo asked the guest"}, "asked the guest\n",
+			""},
 		"fails":        {[]string{"/bin/sh", "-c", "exit 7"}, "", "exit status 7; continuing"},
 		"is not there": {[]string{"/nonexistent/virsh", "shutdown"}, "", "/nonexistent/virsh"},
-		"hangs":        {[]string{"/bin/sh", "-c", "exec sleep 1000"}, "", "longer than --command-timeout"},
-		"has flags":    {[]string{"/bin/echo", "--timeout=0", "--", "x"}, "--timeout=0 -- x\n", ""},
+		"hangs": {[]string{"/bin/sh", "-c", "exec sleep 1000"}, "",
+			"longer than --command-timeout"},
+		"has flags": {[]string{"/bin/echo", "--timeout=0", "--", "x"}, "--timeout=0 -- x\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := podFile(t)
 			go confirm(t, file)
-			args := append([]string{"prestop", "--command-timeout=1s", "--file=" + file, "--"}, test.argv...)
+			args := append([]string{"prestop", "--command-timeout=1s", "--file=" + file, "--"},
+				test.argv...)
 			code, out, errOut := execute(t.Context(), args...)
 			if code != 0 || out != test.out || !strings.Contains(errOut, test.in) ||
 				(test.in == "") != (errOut == "") {
@@ -172,7 +180,8 @@ func TestCommand(t *testing.T) {
 func TestCommandComesFirst(t *testing.T) {
 	file := podFile(t)
 	go confirm(t, file)
-	code, out, _ := execute(t.Context(), "prestop", "--file", file, "--", "/usr/bin/stat", "-c", "%Y",
+	code, out, _ := execute(t.Context(), "prestop", "--file", file, "--", "/usr/bin/stat", "-c",
+		"%Y",
 		file)
 	if code != 0 || out != "0\n" {
 		t.Errorf("exit code %d; the command sees the time %q", code, out)
@@ -188,7 +197,8 @@ func TestHeartbeat(t *testing.T) {
 		}
 		cancel()
 	}()
-	if code, out, errOut := execute(ctx, "heartbeat", "--interval=1ms", "--file", file); code != 0 ||
+	if code, out, errOut := execute(ctx, "heartbeat", "--interval=1ms", "--file",
+		file); code != 0 ||
 		out+errOut != "" {
 		t.Errorf("exit code %d, out %q, err %q", code, out, errOut)
 	}

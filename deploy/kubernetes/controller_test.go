@@ -31,7 +31,9 @@ func TestControllerCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for port, flag := range map[string]string{"metrics": "listen", "webhooks": "webhook-listen"} {
-		at := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == port })
+		at := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool {
+			return p.Name == port
+		})
 		want := map[string]int32{":9809": 9809, ":9443": 9443}[root.Flag(flag).Value.String()]
 		if at < 0 || container.Ports[at].ContainerPort != want {
 			t.Errorf("--%s is %s, the ports are %v", flag, root.Flag(flag).Value, container.Ports)
@@ -50,9 +52,11 @@ func TestControllerCommandLine(t *testing.T) {
 func TestControllerStaysAvailable(t *testing.T) {
 	d := the[*appsv1.Deployment](t, controllerName)
 	budget := the[*policyv1.PodDisruptionBudget](t, controllerName)
-	if *d.Spec.Replicas != 2 || budget.Spec.MaxUnavailable.IntValue() != 1 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
+	if *d.Spec.Replicas != 2 || budget.Spec.MaxUnavailable.IntValue() != 1 ||
+		d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
 		t.Errorf("%d replicas, of which %s may be away, and %s in an update",
-			*d.Spec.Replicas, budget.Spec.MaxUnavailable, d.Spec.Strategy.RollingUpdate.MaxUnavailable)
+			*d.Spec.Replicas, budget.Spec.MaxUnavailable,
+			d.Spec.Strategy.RollingUpdate.MaxUnavailable)
 	}
 	for name, selector := range map[string]map[string]string{
 		"Deployment":          d.Spec.Selector.MatchLabels,
@@ -85,31 +89,43 @@ type hook struct {
 
 func TestWebhooks(t *testing.T) {
 	got := map[string]hook{}
-	for _, w := range theIn[*admissionv1.ValidatingWebhookConfiguration](t, "webhooks.yaml", "mooring-guard").Webhooks {
-		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy, w.TimeoutSeconds)
+	for _, w := range theIn[*admissionv1.ValidatingWebhookConfiguration](t, "webhooks.yaml",
+		"mooring-guard").Webhooks {
+		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy,
+			w.TimeoutSeconds)
 		got[w.Name] = newHook(w.ClientConfig, w.Rules, w.SideEffects, w.ObjectSelector)
 	}
-	for _, w := range theIn[*admissionv1.MutatingWebhookConfiguration](t, "webhooks.yaml", "mooring-launcher").Webhooks {
-		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy, w.TimeoutSeconds)
+	for _, w := range theIn[*admissionv1.MutatingWebhookConfiguration](t, "webhooks.yaml",
+		"mooring-launcher").Webhooks {
+		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy,
+			w.TimeoutSeconds)
 		got[w.Name] = newHook(w.ClientConfig, w.Rules, w.SideEffects, w.ObjectSelector)
 		if *w.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy {
 			t.Errorf("%s is not called again after a later change", w.Name)
 		}
 	}
 	want := map[string]hook{
-		"resourcequotas.guard.mooring.dev":         {"/validate-resourcequota", "resourcequotas", "UPDATE DELETE", "None", false},
-		"namespaces.guard.mooring.dev":             {"/validate-namespace", "namespaces", "UPDATE", "None", false},
-		"virtualmachines.guard.mooring.dev":        {"/validate-virtualmachine", "virtualmachines virtualmachines/status", "CREATE UPDATE UPDATE", "None", false},
-		"virtualmachinerestores.guard.mooring.dev": {"/validate-virtualmachinerestore", "virtualmachinerestores", "CREATE", "None", false},
-		"launchers.guard.mooring.dev":              {"/validate-launcher", "pods", "CREATE", "NoneOnDryRun", true},
-		"launchers.mooring.dev":                    {"/mutate-launcher", "pods", "CREATE", "None", true},
+		"resourcequotas.guard.mooring.dev": {"/validate-resourcequota", "resourcequotas",
+			"UPDATE DELETE", "None", false},
+		"namespaces.guard.mooring.dev": {"/validate-namespace", "namespaces", "UPDATE",
+			"None", false},
+		"virtualmachines.guard.mooring.dev": {"/validate-virtualmachine",
+			"virtualmachines virtualmachines/status", "CREATE UPDATE UPDATE", "None", false},
+		"virtualmachinerestores.guard.mooring.dev": {"/validate-virtualmachinerestore",
+			"virtualmachinerestores", "CREATE", "None", false},
+		"launchers.guard.mooring.dev": {"/validate-launcher", "pods", "CREATE",
+			"NoneOnDryRun", true},
+		"launchers.mooring.dev": {"/mutate-launcher", "pods", "CREATE", "None", true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("webhooks (-want +got):\n%s", diff)
 	}
 }
 
-func newHook(c admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations, effects *admissionv1.SideEffectClass, objects *metav1.LabelSelector) hook {
+func newHook(
+	c admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations,
+	effects *admissionv1.SideEffectClass, objects *metav1.LabelSelector,
+) hook {
 	h := hook{Path: *c.Service.Path, SideEffects: string(*effects)}
 	for _, rule := range rules {
 		for _, resource := range rule.Resources {
@@ -132,16 +148,21 @@ func joined(a, b string) string {
 
 // checkWebhook checks the fields common to all webhooks. None may block the start of the cluster or
 // of Mooring.
-func checkWebhook(t *testing.T, name string, c admissionv1.WebhookClientConfig, namespaces *metav1.LabelSelector, failure *admissionv1.FailurePolicyType, timeout *int32) {
+func checkWebhook(
+	t *testing.T, name string, c admissionv1.WebhookClientConfig, namespaces *metav1.LabelSelector,
+	failure *admissionv1.FailurePolicyType, timeout *int32,
+) {
 	t.Helper()
 	if c.Service.Name != controllerName || c.Service.Namespace != namespace || len(c.CABundle) > 0 {
-		t.Errorf("%s: service %s/%s, %d bytes of caBundle", name, c.Service.Namespace, c.Service.Name, len(c.CABundle))
+		t.Errorf("%s: service %s/%s, %d bytes of caBundle", name, c.Service.Namespace,
+			c.Service.Name, len(c.CABundle))
 	}
 	if *failure != admissionv1.Ignore || *timeout != 5 {
 		t.Errorf("%s: %s after %d s", name, *failure, *timeout)
 	}
 	want := []metav1.LabelSelectorRequirement{{
-		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", namespace},
+		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn,
+		Values: []string{"kube-system", namespace},
 	}}
 	if diff := cmp.Diff(want, namespaces.MatchExpressions); diff != "" {
 		t.Errorf("%s: namespaces (-want +got):\n%s", name, diff)

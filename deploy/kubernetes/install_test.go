@@ -35,7 +35,8 @@ func decode(t *testing.T, file string) []runtime.Object {
 		t.Fatal(err)
 	}
 	known := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme,
+		apiextensionsv1.AddToScheme} {
 		if err := add(known); err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +121,8 @@ func TestObjects(t *testing.T) {
 	if diff := cmp.Diff(want, objects(t, "install.yaml")); diff != "" {
 		t.Errorf("install.yaml (-want +got):\n%s", diff)
 	}
-	want = []string{"MutatingWebhookConfiguration /mooring-launcher", "ValidatingWebhookConfiguration /mooring-guard"}
+	want = []string{"MutatingWebhookConfiguration /mooring-launcher",
+		"ValidatingWebhookConfiguration /mooring-guard"}
 	if diff := cmp.Diff(want, objects(t, "webhooks.yaml")); diff != "" {
 		t.Errorf("webhooks.yaml (-want +got):\n%s", diff)
 	}
@@ -131,7 +133,8 @@ func objects(t *testing.T, file string) (all []string) {
 	t.Helper()
 	for _, object := range decode(t, file) {
 		meta := object.(metav1.Object)
-		all = append(all, object.GetObjectKind().GroupVersionKind().Kind+" "+meta.GetNamespace()+"/"+meta.GetName())
+		all = append(all, object.GetObjectKind().GroupVersionKind().Kind+" "+meta.GetNamespace()+
+			"/"+meta.GetName())
 	}
 	return all
 }
@@ -158,7 +161,8 @@ func TestPolicy(t *testing.T) {
 func TestRights(t *testing.T) {
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}},
-		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"},
+			Verbs: []string{"create", "patch"}},
 	}
 	if diff := cmp.Diff(want, the[*rbacv1.ClusterRole](t, "mooring-agent").Rules); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
@@ -171,7 +175,8 @@ func TestRights(t *testing.T) {
 	if account := podSpec(t).ServiceAccountName; account != subject.Name {
 		t.Errorf("the pods use service account %q, want %q", account, subject.Name)
 	}
-	if fence := fenceSpec(t); fence.ServiceAccountName == subject.Name || *fence.AutomountServiceAccountToken {
+	if fence := fenceSpec(t); fence.ServiceAccountName == subject.Name ||
+		*fence.AutomountServiceAccountToken {
 		t.Error("the fence has access to the API server")
 	}
 }
@@ -211,7 +216,8 @@ func TestDaemonSetsFollowTheConventions(t *testing.T) {
 	checkConventions(t, agent)
 	checkConventions(t, fence)
 	if cmp.Equal(agent.Spec.Selector, fence.Spec.Selector) {
-		t.Error("the selectors of the agent and the fence are the same: each would delete the other's pods")
+		t.Error("the selectors of the agent and the fence are the same: each would delete the " +
+			"other's pods")
 	}
 }
 
@@ -227,21 +233,25 @@ func checkConventions(t *testing.T, set *appsv1.DaemonSet) {
 	if spec.PriorityClassName != "system-node-critical" {
 		t.Errorf("priority class %q", spec.PriorityClassName)
 	}
-	if diff := cmp.Diff([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, spec.Tolerations); diff != "" {
+	if diff := cmp.Diff([]corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		spec.Tolerations); diff != "" {
 		t.Errorf("tolerations (-want +got):\n%s", diff)
 	}
 	if !spec.HostPID || spec.HostNetwork || spec.HostIPC {
-		t.Errorf("hostPID %t, hostNetwork %t, hostIPC %t; want the first only", spec.HostPID, spec.HostNetwork, spec.HostIPC)
+		t.Errorf("hostPID %t, hostNetwork %t, hostIPC %t; want the first only", spec.HostPID,
+			spec.HostNetwork, spec.HostIPC)
 	}
 }
 
 func TestAgentIsNotPrivileged(t *testing.T) {
 	no, yes := false, true
-	for unit, spec := range map[string]corev1.PodSpec{"mooring-agent.service": podSpec(t), "mooring-fence.service": fenceSpec(t)} {
+	for unit, spec := range map[string]corev1.PodSpec{"mooring-agent.service": podSpec(t),
+		"mooring-fence.service": fenceSpec(t)} {
 		want := &corev1.SecurityContext{
 			Privileged: &no, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 			AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined},
-			Capabilities:    &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: unitCapabilities(t, unit)},
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"},
+				Add: unitCapabilities(t, unit)},
 		}
 		if diff := cmp.Diff(want, spec.Containers[0].SecurityContext); diff != "" {
 			t.Errorf("security context (-with the capabilities of %s +here):\n%s", unit, diff)
@@ -279,12 +289,15 @@ func TestCommandLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	policyFile, hook := command.Flag("policy").Value.String(), command.Flag("hook").Value.String()
-	checkMounted(t, spec.Containers[0], policyFile, hook, defaults.NRISocket, defaults.Root, defaults.Cgroup, defaults.BPFDir)
+	checkMounted(t, spec.Containers[0], policyFile, hook, defaults.NRISocket, defaults.Root,
+		defaults.Cgroup, defaults.BPFDir)
 	port := spec.Containers[0].Ports[0]
-	if listen := command.Flag("listen").Value.String(); listen != ":9808" || port.ContainerPort != 9808 {
+	if listen := command.Flag("listen").Value.String(); listen != ":9808" ||
+		port.ContainerPort != 9808 {
 		t.Errorf("listens on %q, and the port is %d", listen, port.ContainerPort)
 	}
-	for _, probe := range []*corev1.Probe{spec.Containers[0].LivenessProbe, spec.Containers[0].ReadinessProbe} {
+	for _, probe := range []*corev1.Probe{spec.Containers[0].LivenessProbe,
+		spec.Containers[0].ReadinessProbe} {
 		if probe.HTTPGet.Port.StrVal != port.Name {
 			t.Errorf("probe of port %q, want %q", probe.HTTPGet.Port.StrVal, port.Name)
 		}
@@ -310,7 +323,8 @@ func TestFenceCommandLine(t *testing.T) {
 	if err := fence.ParseFlags(rest); err != nil {
 		t.Fatal(err)
 	}
-	checkMounted(t, container, fence.Flag("policy").Value.String(), defaults.Root, defaults.Cgroup, defaults.BPFDir)
+	checkMounted(t, container, fence.Flag("policy").Value.String(), defaults.Root, defaults.Cgroup,
+		defaults.BPFDir)
 	if agent := podSpec(t).Containers[0]; container.Image != agent.Image {
 		t.Errorf("the image is %s, that of the agent %s", container.Image, agent.Image)
 	}
@@ -320,7 +334,8 @@ func TestFenceCommandLine(t *testing.T) {
 // libvirt.
 func checkMounted(t *testing.T, container corev1.Container, paths ...string) {
 	t.Helper()
-	p, err := policy.Parse([]byte("apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmode: observe\nlifecycle: {libvirt: {}}"))
+	p, err := policy.Parse([]byte("apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmode: " +
+		"observe\nlifecycle: {libvirt: {}}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,12 +352,16 @@ func checkMounted(t *testing.T, container corev1.Container, paths ...string) {
 // and for the fence the agent's tmpfs.
 func TestMountsPropagate(t *testing.T) {
 	for name, container := range map[string]corev1.Container{
-		"libvirt": podSpec(t).Containers[0], "bpf": podSpec(t).Containers[0], "mooring": fenceSpec(t).Containers[0],
+		"libvirt": podSpec(t).Containers[0], "bpf": podSpec(t).Containers[0],
+		"mooring": fenceSpec(t).Containers[0],
 	} {
-		at := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name })
+		at := slices.IndexFunc(container.VolumeMounts,
+			func(m corev1.VolumeMount) bool { return m.Name == name })
 		mount := container.VolumeMounts[at]
-		if mount.MountPropagation == nil || *mount.MountPropagation != corev1.MountPropagationHostToContainer {
-			t.Errorf("%s has %s with propagation %v", container.Name, mount.MountPath, mount.MountPropagation)
+		if mount.MountPropagation == nil ||
+			*mount.MountPropagation != corev1.MountPropagationHostToContainer {
+			t.Errorf("%s has %s with propagation %v", container.Name, mount.MountPath,
+				mount.MountPropagation)
 		}
 	}
 }
@@ -351,10 +370,13 @@ func TestMountsPropagate(t *testing.T) {
 // the program.
 func TestHook(t *testing.T) {
 	spec := podSpec(t)
-	if err := agent.Command(buildinfo.Info{}, io.Discard).ParseFlags(spec.Containers[0].Args); err != nil {
+	if err := agent.Command(buildinfo.Info{}, io.Discard).ParseFlags(
+		spec.Containers[0].Args); err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(spec.InitContainers, func(c corev1.Container) bool { return c.Name == "hook" })
+	at := slices.IndexFunc(spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == "hook"
+	})
 	if at < 0 {
 		t.Fatal("no init container installs the hook")
 	}
@@ -367,8 +389,11 @@ func TestHook(t *testing.T) {
 	}
 	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "hook" })
 	for _, c := range []corev1.Container{install, spec.Containers[0]} {
-		mount := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "hook" })
-		if at, path := c.VolumeMounts[mount].MountPath, spec.Volumes[volume].HostPath.Path; at != path {
+		mount := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == "hook"
+		})
+		if at, path := c.VolumeMounts[mount].MountPath,
+			spec.Volumes[volume].HostPath.Path; at != path {
 			t.Errorf("container %s has the node's %s at %s", c.Name, path, at)
 		}
 	}
@@ -383,13 +408,17 @@ func checkVolumes(t *testing.T, spec corev1.PodSpec) {
 	t.Helper()
 	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, mount := range container.VolumeMounts {
-			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {
-				t.Errorf("container %s mounts volume %q, which does not exist", container.Name, mount.Name)
+			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+				return v.Name == mount.Name
+			}) {
+				t.Errorf("container %s mounts volume %q, which does not exist",
+					container.Name, mount.Name)
 			}
 		}
 	}
 	for _, volume := range spec.Volumes {
-		if volume.ConfigMap != nil && volume.ConfigMap.Name != the[*corev1.ConfigMap](t, "mooring-agent").Name {
+		if volume.ConfigMap != nil && volume.ConfigMap.Name != the[*corev1.ConfigMap](t,
+			"mooring-agent").Name {
 			t.Errorf("volume %s is of ConfigMap %q", volume.Name, volume.ConfigMap.Name)
 		}
 	}

@@ -9,11 +9,13 @@ import (
 	"github.com/mooring-vm/mooring/cli/uninstall"
 )
 
-// TestUninstallRemovesThePathsOfTheAgent compares uninstall's paths on a node with the agent's paths.
+// TestUninstallRemovesThePathsOfTheAgent compares uninstall's paths on a node with the agent's
+// paths.
 func TestUninstallRemovesThePathsOfTheAgent(t *testing.T) {
 	node, config := uninstall.DefaultNode(), agent.DefaultConfig()
 	if node.Root != config.Root || node.BPFDir != config.BPFDir {
-		t.Errorf("%s and %s, the agent has %s and %s", node.Root, node.BPFDir, config.Root, config.BPFDir)
+		t.Errorf("%s and %s, the agent has %s and %s", node.Root, node.BPFDir, config.Root,
+			config.BPFDir)
 	}
 	hooks := []string{config.Hook}
 	for _, arg := range podSpec(t).Containers[0].Args {
@@ -22,7 +24,9 @@ func TestUninstallRemovesThePathsOfTheAgent(t *testing.T) {
 		}
 	}
 	for _, hook := range hooks {
-		if !slices.ContainsFunc(node.Hooks, func(dir string) bool { return strings.HasPrefix(hook, dir+"/") }) {
+		if !slices.ContainsFunc(node.Hooks, func(dir string) bool {
+			return strings.HasPrefix(hook, dir+"/")
+		}) {
 			t.Errorf("%s is in none of %q", hook, node.Hooks)
 		}
 	}

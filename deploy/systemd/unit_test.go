@@ -16,10 +16,12 @@ func TestUnits(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var paths []string
-	for _, name := range []string{"mooring-agent.service", "mooring-fence.service", "run-mooring.mount"} {
+	for _, name := range []string{"mooring-agent.service", "mooring-fence.service",
+		"run-mooring.mount"} {
 		paths = append(paths, installable(t, name, dir))
 	}
-	cmd := exec.CommandContext(t.Context(), analyze, append([]string{"verify", "--man=no"}, paths...)...)
+	cmd := exec.CommandContext(t.Context(), analyze,
+		append([]string{"verify", "--man=no"}, paths...)...)
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

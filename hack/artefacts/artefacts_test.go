@@ -15,7 +15,8 @@ func TestOldArtefactsArePruned(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range kept + 3 {
-		if err := os.MkdirAll(store.Dir("artefacts", fmt.Sprintf("20260101-0000%02d-x", i), "sub"), 0o755); err != nil {
+		if err := os.MkdirAll(store.Dir("artefacts", fmt.Sprintf("20260101-0000%02d-x", i), "sub"),
+			0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

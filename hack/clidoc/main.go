@@ -79,7 +79,8 @@ func render() (map[string]string, error) {
 		delete(left, path)
 		return sectionOf(c), nil
 	}
-	t, err := template.New("pages").Funcs(template.FuncMap{"command": section}).ParseFS(pages, "pages/*"+templateSuffix)
+	t, err := template.New("pages").Funcs(template.FuncMap{"command": section}).ParseFS(pages,
+		"pages/*"+templateSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,8 @@ func render() (map[string]string, error) {
 		rendered[name] = out.String()
 	}
 	if len(left) > 0 {
-		return nil, fmt.Errorf("commands without a page: %s", strings.Join(slices.Sorted(maps.Keys(left)), ", "))
+		return nil, fmt.Errorf("commands without a page: %s",
+			strings.Join(slices.Sorted(maps.Keys(left)), ", "))
 	}
 	return rendered, nil
 }
@@ -123,7 +125,8 @@ func sectionOf(c *cobra.Command) string {
 	}
 	out.WriteString(paragraphs(description))
 	if rows := flagRows(c.LocalFlags()); len(rows) > 0 {
-		out.WriteString("\n\n| Flag | Default | Meaning |\n|---|---|---|\n" + strings.Join(rows, "\n"))
+		out.WriteString("\n\n| Flag | Default | Meaning |\n|---|---|---|\n" +
+			strings.Join(rows, "\n"))
 	}
 	return out.String()
 }

@@ -19,7 +19,8 @@ func TestPagesAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("`make generate` changes docs/reference/%s (-rendered +committed):\n%s", name, diff)
+			t.Errorf("`make generate` changes docs/reference/%s (-rendered +committed):\n%s", name,
+				diff)
 		}
 	}
 }

@@ -70,7 +70,8 @@ func programs(t *testing.T, content []byte, mode os.FileMode, then time.Time) st
 // made makes images and returns their files' content.
 func made(t *testing.T, bin string, of []recipe) map[string]string {
 	t.Helper()
-	o := options{bin: bin, out: t.TempDir(), registry: "registry.example.com/vm/", tag: "v1", arch: "amd64", only: strings.Join(names(of), ",")}
+	o := options{bin: bin, out: t.TempDir(), registry: "registry.example.com/vm/", tag: "v1",
+		arch: "amd64", only: strings.Join(names(of), ",")}
 	if err := runWithoutOutput(t, o); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,8 @@ func TestImagesAreReproducible(t *testing.T) {
 func TestImage(t *testing.T) {
 	bin := programs(t, program(t), 0o700, time.Now())
 	out := t.TempDir()
-	o := options{bin: bin, out: out, tag: "latest", arch: "arm64", only: strings.Join(names(static()), ",")}
+	o := options{bin: bin, out: out, tag: "latest", arch: "arm64",
+		only: strings.Join(names(static()), ",")}
 	if err := runWithoutOutput(t, o); err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +120,10 @@ func TestImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if config.Architecture != "arm64" || config.Config.User != r.user || config.Config.Entrypoint[0] != folder+"/"+r.name {
-			t.Errorf("%s: %s, user %q, %v", r.name, config.Architecture, config.Config.User, config.Config.Entrypoint)
+		if config.Architecture != "arm64" || config.Config.User != r.user ||
+			config.Config.Entrypoint[0] != folder+"/"+r.name {
+			t.Errorf("%s: %s, user %q, %v", r.name, config.Architecture, config.Config.User,
+				config.Config.Entrypoint)
 		}
 		layers, err := image.Layers()
 		if err != nil || len(layers) != 1 {
@@ -163,21 +167,25 @@ func TestProgramsMustBeStatic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = runWithoutOutput(t, options{bin: programs(t, shell, 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
+	err = runWithoutOutput(t, options{bin: programs(t, shell, 0o700, time.Now()), out: t.TempDir(),
+		tag: "latest"})
 	if err == nil || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
 		t.Errorf("got %v", err)
 	}
-	err = runWithoutOutput(t, options{bin: programs(t, []byte("#!/bin/sh\n"), 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
+	err = runWithoutOutput(t, options{bin: programs(t, []byte("#!/bin/sh\n"), 0o700, time.Now()),
+		out: t.TempDir(), tag: "latest"})
 	if err == nil || !strings.Contains(err.Error(), "is no program") {
 		t.Errorf("got %v", err)
 	}
-	if err := runWithoutOutput(t, options{bin: t.TempDir(), out: t.TempDir(), tag: "latest"}); !errors.Is(err, os.ErrNotExist) {
+	if err := runWithoutOutput(t, options{bin: t.TempDir(), out: t.TempDir(),
+		tag: "latest"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without programs: %v", err)
 	}
 }
 
 func TestOnly(t *testing.T) {
-	o := options{bin: programs(t, program(t), 0o700, time.Now()), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-controller"}
+	o := options{bin: programs(t, program(t), 0o700, time.Now()), out: t.TempDir(), tag: "latest",
+		arch: "amd64", only: "mooring-controller"}
 	if err := runWithoutOutput(t, o); err != nil {
 		t.Fatal(err)
 	}
@@ -186,12 +194,16 @@ func TestOnly(t *testing.T) {
 		t.Errorf("made %v, %v", files, err)
 	}
 	o.only = "mooring-agent,agent"
-	if err := runWithoutOutput(t, o); err == nil || !strings.Contains(err.Error(), `--only "mooring-agent,agent": want some of mooring-agent,mooring-controller,mooring-shim`) {
+	if err := runWithoutOutput(t, o); err == nil ||
+		!strings.Contains(err.Error(),
+			`--only "mooring-agent,agent": want some of `+
+				`mooring-agent,mooring-controller,mooring-shim`) {
 		t.Errorf("got %v", err)
 	}
 }
 
-var runs = regexp.MustCompile(`(?s)"mooring\.image" \(list \. "(\w+)"\).*?command: \[` + folder + `/([a-z-]+)\]`)
+var runs = regexp.MustCompile(`(?s)"mooring\.image" \(list \. "(\w+)"\).*?command: \[` + folder +
+	`/([a-z-]+)\]`)
 
 // TestImagesContainThePrograms checks that the chart's programs are in their images.
 func TestImagesContainThePrograms(t *testing.T) {

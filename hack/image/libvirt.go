@@ -55,10 +55,11 @@ func libvirtTree(ctx context.Context, arch string, log *slog.Logger) (_ tree, er
 	if err != nil {
 		return nil, err
 	}
-	entry, err := store.LogTo(log).Get(ctx, image.RootfsName, cache.KeyOf(args...), func(ctx context.Context, dir string) error {
-		log.Info("unpacking libvirt's client library, half a minute", "suite", suite)
-		return unpack(ctx, args, filepath.Join(dir, archiveFile))
-	})
+	entry, err := store.LogTo(log).Get(ctx, image.RootfsName, cache.KeyOf(args...),
+		func(ctx context.Context, dir string) error {
+			log.Info("unpacking libvirt's client library, half a minute", "suite", suite)
+			return unpack(ctx, args, filepath.Join(dir, archiveFile))
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,8 @@ func libvirtTree(ctx context.Context, arch string, log *slog.Logger) (_ tree, er
 	}
 	defer func() { _ = archive.Close() }()
 	if info, err := archive.Stat(); err == nil {
-		log.Info("libvirt's client library is cached; for newer packages run `hack/node clean` first",
+		log.Info("libvirt's client library is cached; for newer packages run `hack/node "+
+			"clean` first",
 			"suite", suite, "unpacked", info.ModTime().Format(time.DateOnly))
 	}
 	t, err := readTree(archive, isKept)
@@ -111,7 +113,8 @@ func missingTools() []string {
 
 func unpack(ctx context.Context, args []string, path string) (err error) {
 	if missing := missingTools(); len(missing) > 0 {
-		return fmt.Errorf("missing: %s; on Debian and Ubuntu `hack/setup node` installs them; --only=mooring-agent,mooring-controller leaves this image out",
+		return fmt.Errorf("missing: %s; on Debian and Ubuntu `hack/setup node` installs them; "+
+			"--only=mooring-agent,mooring-controller leaves this image out",
 			strings.Join(missing, ", "))
 	}
 	out, err := os.Create(path)
@@ -128,7 +131,8 @@ func unpack(ctx context.Context, args []string, path string) (err error) {
 	cmd.Stdout, cmd.Stderr = out, &stderr
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	if err := child.Run(cmd); err != nil {
-		return fmt.Errorf("unpacking libvirt of Debian %s: mmdebstrap: %w\n%s", suite, err, strings.TrimSpace(stderr.String()))
+		return fmt.Errorf("unpacking libvirt of Debian %s: mmdebstrap: %w\n%s", suite, err,
+			strings.TrimSpace(stderr.String()))
 	}
 	return nil
 }
@@ -139,7 +143,8 @@ func isKept(name string) bool {
 	if rest, ok := strings.CutPrefix(name, "usr/share/"); ok {
 		switch dir, _, _ := strings.Cut(rest, "/"); dir {
 		case "doc":
-			return filepath.Base(name) == "copyright" || strings.Count(rest, "/") == 1 // links to directories of other packages
+			// links to directories of other packages
+			return filepath.Base(name) == "copyright" || strings.Count(rest, "/") == 1
 		case "man", "locale", "info", "lintian":
 			return false
 		}
@@ -154,7 +159,8 @@ func isKept(name string) bool {
 			return false
 		}
 	}
-	return strings.HasPrefix(name, "etc/") || strings.HasPrefix(name, "usr/") || strings.HasPrefix(name, "var/lib/dpkg/status.d/")
+	return strings.HasPrefix(name, "etc/") || strings.HasPrefix(name, "usr/") ||
+		strings.HasPrefix(name, "var/lib/dpkg/status.d/")
 }
 
 // link adds Debian's links outside of packages. Programs search the loader in /lib64 or

@@ -35,7 +35,8 @@ func main() {
 	flag.StringVar(&o.registry, "registry", "", "prefix of the images' names, without the slash")
 	flag.StringVar(&o.tag, "tag", "latest", "tag of the images")
 	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture of the programs, as GOARCH")
-	flag.StringVar(&o.only, "only", "", "make only these images, such as mooring-agent,mooring-controller, which need no packages")
+	flag.StringVar(&o.only, "only", "", "make only these images, such as "+
+		"mooring-agent,mooring-controller, which need no packages")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil)))
@@ -73,7 +74,8 @@ func (o options) recipes() (chosen []recipe, err error) {
 	for want := range strings.SplitSeq(o.only, ",") {
 		at := slices.IndexFunc(all, func(r recipe) bool { return r.name == want })
 		if at < 0 {
-			return nil, fmt.Errorf("--only %q: want some of %s", o.only, strings.Join(names(all), ","))
+			return nil, fmt.Errorf("--only %q: want some of %s", o.only,
+				strings.Join(names(all), ","))
 		}
 		chosen = append(chosen, all[at])
 	}
@@ -87,7 +89,9 @@ func names(recipes []recipe) (all []string) {
 	return all
 }
 
-func write(ctx context.Context, r recipe, o options, log *slog.Logger) (digest, path string, err error) {
+func write(
+	ctx context.Context, r recipe, o options, log *slog.Logger,
+) (digest, path string, err error) {
 	tag, err := name.NewTag(o.reference(r.name))
 	if err != nil {
 		return "", "", err

@@ -34,7 +34,8 @@ func (r recipe) tree(bin string, libraries tree) (tree, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s %w", path, err)
 		}
-		t.put(strings.TrimPrefix(filepath.Join(folder, name), "/"), file{kind: tar.TypeReg, mode: 0o755, content: content})
+		t.put(strings.TrimPrefix(filepath.Join(folder, name), "/"),
+			file{kind: tar.TypeReg, mode: 0o755, content: content})
 	}
 	return t, nil
 }
@@ -48,14 +49,17 @@ func checkStatic(program *elf.File) error {
 }
 
 func hasLoader(program *elf.File) bool {
-	return slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	return slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool {
+		return p.Type == elf.PT_INTERP
+	})
 }
 
 // checkLoads refuses a program without libvirt, and a program built with newer libraries than
 // these.
 func checkLoads(program *elf.File, content []byte, libraries tree) error {
 	if !hasLoader(program) || !bytes.Contains(content, []byte(libvirtSO)) {
-		return errors.New("does not load libvirt: build it with CGO_ENABLED=1 and -tags=libvirt_dlopen, as `make build` does")
+		return errors.New("does not load libvirt: build it with CGO_ENABLED=1 and " +
+			"-tags=libvirt_dlopen, as `make build` does")
 	}
 	names, err := program.ImportedLibraries()
 	if err != nil {
@@ -87,17 +91,20 @@ func checkLoads(program *elf.File, content []byte, libraries tree) error {
 func (t tree) checkLibrary(name string, machine elf.Machine, versions []string) error {
 	content, found := t.library(name)
 	if !found {
-		return fmt.Errorf("needs %s, which is not in Debian %s's packages %s", name, suite, packages)
+		return fmt.Errorf("needs %s, which is not in Debian %s's packages %s", name,
+			suite, packages)
 	}
 	f, err := elf.NewFile(bytes.NewReader(content))
 	if err != nil {
 		return fmt.Errorf("needs %s, and that of Debian %s is no library: %w", name, suite, err)
 	}
 	if f.Machine != machine {
-		return fmt.Errorf("is for %s, and %s of the image for %s: want --arch to be what the program is built for", machine, name, f.Machine)
+		return fmt.Errorf("is for %s, and %s of the image for %s: want --arch to be what the "+
+			"program is built for", machine, name, f.Machine)
 	}
 	if lacks := lacking(f, versions); len(lacks) > 0 {
-		return fmt.Errorf("needs %s of %s, which Debian %s's is too old for: build it on Debian %s, or where that library is as old or older",
+		return fmt.Errorf("needs %s of %s, which Debian %s's is too old for: build it on Debian "+
+			"%s, or where that library is as old or older",
 			strings.Join(lacks, ", "), name, suite, suite)
 	}
 	return nil
@@ -109,7 +116,9 @@ func lacking(library *elf.File, versions []string) []string {
 		defined = nil
 	}
 	return slices.DeleteFunc(slices.Clone(versions), func(version string) bool {
-		return slices.ContainsFunc(defined, func(d elf.DynamicVersion) bool { return d.Name == version })
+		return slices.ContainsFunc(defined, func(d elf.DynamicVersion) bool {
+			return d.Name == version
+		})
 	})
 }
 

@@ -50,11 +50,14 @@ func TestShimLoadsLibvirt(t *testing.T) {
 	if config.Config.User != "65532:65532" {
 		t.Fatalf("the user is %q", config.Config.User)
 	}
-	if output := runShim(t, root, config.Config, "serving the VM of this pod"); strings.Contains(output, "libvirt.so") {
+	if output := runShim(t, root, config.Config, "serving the VM of this pod"); strings.Contains(
+		output, "libvirt.so") {
 		t.Errorf("the shim says %s", output)
 	}
 	noProgramsBut(t, root, "/usr/local/bin/mooring-shim")
-	for _, name := range []string{"/etc/debian_version", "/usr/lib/os-release", "/var/lib/dpkg/status.d/libc6", "/usr/share/common-licenses/LGPL-2.1", "/usr/share/doc/libvirt-common/copyright"} {
+	for _, name := range []string{"/etc/debian_version", "/usr/lib/os-release",
+		"/var/lib/dpkg/status.d/libc6", "/usr/share/common-licenses/LGPL-2.1",
+		"/usr/share/doc/libvirt-common/copyright"} {
 		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Size() == 0 {
 			t.Errorf("no text in %s: %v", name, err)
 		}
@@ -73,12 +76,14 @@ func TestShimLoadsLibvirt(t *testing.T) {
 func realImage(t *testing.T) v1.Image {
 	t.Helper()
 	bin, out := t.TempDir(), t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s", "-tags=libvirt_dlopen", "-o", bin, "../../cmd/mooring-shim")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags=-s", "-tags=libvirt_dlopen", "-o", bin, "../../cmd/mooring-shim")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building mooring-shim: %v\n%s", err, output)
 	}
-	if err := runWithoutOutput(t, options{bin: bin, out: out, tag: "latest", arch: runtime.GOARCH, only: "mooring-shim"}); err != nil {
+	if err := runWithoutOutput(t, options{bin: bin, out: out, tag: "latest", arch: runtime.GOARCH,
+		only: "mooring-shim"}); err != nil {
 		t.Fatal(err)
 	}
 	image, err := tarball.ImageFromPath(filepath.Join(out, "mooring-shim.tar"), nil)
@@ -121,9 +126,11 @@ func runShim(t *testing.T, root string, config v1.Config, want string) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, config.Entrypoint[0], "run", "--connect=test:///default", "--journal=/"+filepath.Base(journal))
+	cmd := exec.CommandContext(ctx, config.Entrypoint[0], "run", "--connect=test:///default",
+		"--journal=/"+filepath.Base(journal))
 	cmd.Env, cmd.Dir = config.Env, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532,
+		Gid: 65532}, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	output := &until{want: want, then: cancel}
 	cmd.Stdout, cmd.Stderr = output, output

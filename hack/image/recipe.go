@@ -31,8 +31,10 @@ type recipe struct {
 func recipes() []recipe {
 	return []recipe{
 		{name: "mooring-agent", programs: []string{"mooring-agent", "mooring", "mooring-hook"}},
-		{name: "mooring-controller", programs: []string{"mooring-controller", "mooring"}, user: unprivileged},
-		{name: "mooring-shim", programs: []string{"mooring-shim"}, user: unprivileged, libvirt: true},
+		{name: "mooring-controller", programs: []string{"mooring-controller", "mooring"},
+			user: unprivileged},
+		{name: "mooring-shim", programs: []string{"mooring-shim"}, user: unprivileged,
+			libvirt: true},
 	}
 }
 

@@ -41,7 +41,8 @@ func (t tree) archive() ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		f := t[name]
 		h := &tar.Header{
-			Name: name, Typeflag: f.kind, Mode: f.mode, Linkname: f.link, Size: int64(len(f.content)), ModTime: time.Unix(0, 0),
+			Name: name, Typeflag: f.kind, Mode: f.mode, Linkname: f.link,
+			Size: int64(len(f.content)), ModTime: time.Unix(0, 0),
 		}
 		if f.kind == tar.TypeDir {
 			h.Name += "/"
@@ -75,7 +76,8 @@ func readTree(archive io.Reader, keep func(name string) bool) (tree, error) {
 			continue
 		}
 		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeSymlink {
-			return nil, fmt.Errorf("%s is of type %q: want a file, a folder or a symbolic link", h.Name, h.Typeflag)
+			return nil, fmt.Errorf("%s is of type %q: want a file, a folder or a symbolic link",
+				h.Name, h.Typeflag)
 		}
 		content, err := io.ReadAll(r)
 		if err != nil {

@@ -16,7 +16,9 @@ const fieldOwner = client.FieldOwner("hack-kube")
 
 // Apply creates or changes the objects of a manifest in their order, like `kubectl apply
 // --server-side`, and returns them as read from the manifest. An unknown field is an error.
-func (c *ControlPlane) Apply(ctx context.Context, manifest io.Reader) ([]*unstructured.Unstructured, error) {
+func (c *ControlPlane) Apply(
+	ctx context.Context, manifest io.Reader,
+) ([]*unstructured.Unstructured, error) {
 	objects, err := Decode(manifest)
 	if err != nil {
 		return nil, err
@@ -26,7 +28,8 @@ func (c *ControlPlane) Apply(ctx context.Context, manifest io.Reader) ([]*unstru
 		return nil, err
 	}
 	for _, o := range objects {
-		if err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), fieldOwner, client.ForceOwnership); err != nil {
+		if err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()),
+			fieldOwner, client.ForceOwnership); err != nil {
 			return nil, fmt.Errorf("applying %s %q: %w", o.GetKind(), o.GetName(), err)
 		}
 	}

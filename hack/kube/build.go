@@ -26,7 +26,8 @@ func programs() []string {
 func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
 	return module.Programs{
 		Package: packagePath, Cache: cacheName, Names: programs(), Make: build,
-		Description: "the programs of Kubernetes from their modules, about six minutes on two cores",
+		Description: "the programs of Kubernetes from their modules, about six minutes on " +
+			"two cores",
 	}.Build(ctx, log)
 }
 
@@ -36,7 +37,8 @@ func build(ctx context.Context, components module.Module, dir string) error {
 		return err
 	}
 	file := filepath.Join(dir, binary)
-	versions := []string{"-X k8s.io/component-base/version.gitVersion=" + version, "-X k8s.io/client-go/pkg/version.gitVersion=" + version}
+	versions := []string{"-X k8s.io/component-base/version.gitVersion=" + version,
+		"-X k8s.io/client-go/pkg/version.gitVersion=" + version}
 	if err := components.Build(ctx, file, versions...); err != nil {
 		return err
 	}

@@ -27,7 +27,9 @@ func (c *ControlPlane) StartControllers(ctx context.Context, names ...string) (*
 }
 
 // StartControllersWith is StartControllers with more flags of kube-controller-manager.
-func (c *ControlPlane) StartControllersWith(ctx context.Context, flags []string, names ...string) (*Process, error) {
+func (c *ControlPlane) StartControllersWith(
+	ctx context.Context, flags []string, names ...string,
+) (*Process, error) {
 	kubeconfig, err := c.adminKubeconfig()
 	if err != nil {
 		return nil, err
@@ -59,7 +61,8 @@ func (c *ControlPlane) adminKubeconfig() (string, error) {
 	path := c.File("admin.kubeconfig")
 	const name = "admin"
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{name: {Server: c.admin.Host, CertificateAuthorityData: c.admin.CAData}},
+		Clusters: map[string]*clientcmdapi.Cluster{
+			name: {Server: c.admin.Host, CertificateAuthorityData: c.admin.CAData}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{
 			name: {ClientCertificateData: c.admin.CertData, ClientKeyData: c.admin.KeyData},
 		},
@@ -84,19 +87,23 @@ func FreePort() (int, error) {
 // AwaitOK returns when the program answers url with status 200, and accept, unless nil, returns
 // true. It accepts any certificate. If the program ends, or does not answer before startTimeout,
 // AwaitOK stops it and returns an error with the ends of all logs.
-func (c *ControlPlane) AwaitOK(ctx context.Context, p *Process, url string, accept func(*http.Response) bool) error {
-	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+func (c *ControlPlane) AwaitOK(
+	ctx context.Context, p *Process, url string, accept func(*http.Response) bool,
+) error {
+	client, err := rest.HTTPClientFor(
+		&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-p.Exited():
-			return false, exit(p.err)
-		default:
-			return answers(ctx, client, url, accept), nil
-		}
-	})
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			select {
+			case <-p.Exited():
+				return false, exit(p.err)
+			default:
+				return answers(ctx, client, url, accept), nil
+			}
+		})
 	if err != nil {
 		_ = p.Stop()
 		return fmt.Errorf("starting %s: %w\n%s", p.name, err, c.tails())
@@ -104,7 +111,9 @@ func (c *ControlPlane) AwaitOK(ctx context.Context, p *Process, url string, acce
 	return nil
 }
 
-func answers(ctx context.Context, client *http.Client, url string, accept func(*http.Response) bool) bool {
+func answers(
+	ctx context.Context, client *http.Client, url string, accept func(*http.Response) bool,
+) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false

@@ -20,7 +20,9 @@ func TestGet(t *testing.T) {
 	if got, err := Get(t.Context(), server.URL+"/metrics"); err != nil || got != "a_total 1" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	for url, want := range map[string]string{server.URL + "/readyz": "503 Service Unavailable: not yet", "http://127.0.0.1:1": "refused", "%": "parse"} {
+	for url, want := range map[string]string{
+		server.URL + "/readyz": "503 Service Unavailable: not yet", "http://127.0.0.1:1": "refused",
+		"%": "parse"} {
 		if got, err := Get(t.Context(), url); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %q, %v, want an error with %q", url, got, err, want)
 		}

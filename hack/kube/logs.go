@@ -17,7 +17,8 @@ func (c *ControlPlane) log(name string) (*os.File, error) {
 			return f, nil
 		}
 	}
-	f, err := os.OpenFile(filepath.Join(c.temp.Dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(filepath.Join(c.temp.Dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND,
+		0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,8 @@ func (c *ControlPlane) tails() string {
 			content = []byte(err.Error())
 		}
 		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-		fmt.Fprintf(&b, "the end of %s:\n%s\n", filepath.Base(path), strings.Join(lines[max(0, len(lines)-tailLines):], "\n"))
+		fmt.Fprintf(&b, "the end of %s:\n%s\n", filepath.Base(path),
+			strings.Join(lines[max(0, len(lines)-tailLines):], "\n"))
 	}
 	return b.String()
 }

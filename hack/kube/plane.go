@@ -85,7 +85,8 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err := c.plane.Start(); err != nil {
 		return err
 	}
-	admin, err := c.plane.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{QPS: -1})
+	admin, err := c.plane.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}},
+		&rest.Config{QPS: -1})
 	if err != nil {
 		return err
 	}
@@ -100,13 +101,15 @@ func (c *ControlPlane) waitForDefaultNamespace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault,
+				metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return false, nil
+			}
+			return err == nil, err
+		})
 	if err != nil {
 		return fmt.Errorf("waiting for the default namespace: %w", err)
 	}

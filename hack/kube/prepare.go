@@ -27,7 +27,8 @@ func (c *ControlPlane) prepare() error {
 		return err
 	}
 	etcd := &envtest.Etcd{Path: c.program("etcd"), DataDir: in("etcd"), StartTimeout: startTimeout}
-	server := &envtest.APIServer{Path: c.program("kube-apiserver"), CertDir: in("certificates"), StartTimeout: startTimeout}
+	server := &envtest.APIServer{Path: c.program("kube-apiserver"), CertDir: in("certificates"),
+		StartTimeout: startTimeout}
 	server.Configure().
 		Set("authentication-config", in("authentication.yaml")).
 		// envtest disables some of them.

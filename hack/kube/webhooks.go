@@ -11,12 +11,14 @@ import (
 func ServeAt(url string, configuration *unstructured.Unstructured) error {
 	hooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
 	if err != nil || len(hooks) == 0 {
-		return fmt.Errorf("%s %s: no webhooks: %w", configuration.GetKind(), configuration.GetName(), err)
+		return fmt.Errorf("%s %s: no webhooks: %w", configuration.GetKind(),
+			configuration.GetName(), err)
 	}
 	for _, hook := range hooks {
 		object, ok := hook.(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s %s: %v is no webhook", configuration.GetKind(), configuration.GetName(), hook)
+			return fmt.Errorf("%s %s: %v is no webhook", configuration.GetKind(),
+				configuration.GetName(), hook)
 		}
 		path, _, err := unstructured.NestedString(object, "clientConfig", "service", "path")
 		if err != nil || path == "" {

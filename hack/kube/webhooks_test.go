@@ -9,13 +9,16 @@ import (
 
 func TestServeAt(t *testing.T) {
 	for name, tt := range map[string]struct{ manifest, want, fails string }{
-		"by Service": {"webhooks: [{name: a, clientConfig: {service: {name: s, path: /a}}}]", "https://localhost:1/a", ""},
-		"none":       {"webhooks: []", "", "no webhooks"},
-		"by URL":     {"webhooks: [{name: a, clientConfig: {url: 'https://elsewhere'}}]", "", "webhook a: no path"},
+		"by Service": {"webhooks: [{name: a, clientConfig: {service: {name: s, path: /a}}}]",
+			"https://localhost:1/a", ""},
+		"none": {"webhooks: []", "", "no webhooks"},
+		"by URL": {"webhooks: [{name: a, clientConfig: {url: 'https://elsewhere'}}]", "",
+			"webhook a: no path"},
 		"no webhook": {"webhooks: [1]", "", "1 is no webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, err := Decode(strings.NewReader("kind: A\nmetadata: {name: b}\n" + tt.manifest))
+			objects, err := Decode(
+				strings.NewReader("kind: A\nmetadata: {name: b}\n" + tt.manifest))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -27,7 +30,8 @@ func TestServeAt(t *testing.T) {
 				return
 			}
 			hooks, _, _ := unstructured.NestedSlice(objects[0].Object, "webhooks")
-			if got := hooks[0].(map[string]any)["clientConfig"].(map[string]any); err != nil || got["url"] != tt.want || len(got) != 1 {
+			if got := hooks[0].(map[string]any)["clientConfig"].(map[string]any); err != nil ||
+				got["url"] != tt.want || len(got) != 1 {
 				t.Errorf("called by %v, want %s alone: %v", got, tt.want, err)
 			}
 		})

@@ -34,7 +34,8 @@ func (k *KubeVirt) startAPI(ctx context.Context) error {
 		return err
 	}
 	url := fmt.Sprintf("https://127.0.0.1:%d", port)
-	if err := k.plane.AwaitOK(ctx, k.api, url+"/apis/subresources.kubevirt.io/v1/healthz", nil); err != nil {
+	if err := k.plane.AwaitOK(ctx, k.api, url+"/apis/subresources.kubevirt.io/v1/healthz",
+		nil); err != nil {
 		return err
 	}
 	return k.installWebhooks(ctx, url, pair.cert)
@@ -49,7 +50,8 @@ type pair struct {
 // servingPair makes the certificate of a program in a directory of its own, because the program
 // reloads it when any file there changes.
 func (k *KubeVirt) servingPair(name string) (pair, error) {
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1",
+		[]net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
 		return pair{}, fmt.Errorf("making a certificate for %s: %w", name, err)
 	}
@@ -57,7 +59,8 @@ func (k *KubeVirt) servingPair(name string) (pair, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return pair{}, err
 	}
-	p := pair{cert: certificate, certFile: filepath.Join(dir, "tls.crt"), keyFile: filepath.Join(dir, "tls.key")}
+	p := pair{cert: certificate, certFile: filepath.Join(dir, "tls.crt"),
+		keyFile: filepath.Join(dir, "tls.key")}
 	for path, content := range map[string][]byte{p.certFile: certificate, p.keyFile: key} {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			return pair{}, err

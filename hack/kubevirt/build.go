@@ -18,7 +18,9 @@ const (
 )
 
 // programs are the names of the binary. The module in components/ defines their code.
-func programs() []string { return []string{apiProgram, controllerProgram, launcherProgram, generator} }
+func programs() []string {
+	return []string{apiProgram, controllerProgram, launcherProgram, generator}
+}
 
 // generator is the name of the generator of manifests.
 const generator = "manifests"
@@ -39,7 +41,8 @@ func build(ctx context.Context, components module.Module, dir string) error {
 		return err
 	}
 	file := filepath.Join(dir, binary)
-	if err := components.Build(ctx, file, "-X kubevirt.io/client-go/version.gitVersion="+version); err != nil {
+	if err := components.Build(ctx, file, "-X kubevirt.io/client-go/version.gitVersion="+
+		version); err != nil {
 		return err
 	}
 	if err := module.Link(file, programs()...); err != nil {

@@ -36,7 +36,8 @@ func (k *KubeVirt) StartController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := k.plane.AwaitOK(ctx, p, fmt.Sprintf("https://127.0.0.1:%d/leader", port), isLeader); err != nil {
+	if err := k.plane.AwaitOK(ctx, p, fmt.Sprintf("https://127.0.0.1:%d/leader", port),
+		isLeader); err != nil {
 		return err
 	}
 	k.controller = p
@@ -51,7 +52,8 @@ func (k *KubeVirt) StopController(ctx context.Context) error {
 	}
 	k.controller = nil
 	// virt-controller does not release its lease, and the next one would wait for it.
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: controllerProgram}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace,
+		Name: controllerProgram}}
 	if err := k.admin.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the lease of virt-controller: %w", err)
 	}
@@ -59,16 +61,20 @@ func (k *KubeVirt) StopController(ctx context.Context) error {
 }
 
 // run starts a program of KubeVirt with the rights of a service account.
-func (k *KubeVirt) run(ctx context.Context, name, account string, port int, args ...string) (*kube.Process, error) {
+func (k *KubeVirt) run(
+	ctx context.Context, name, account string, port int, args ...string,
+) (*kube.Process, error) {
 	kubeconfig, err := k.plane.Kubeconfig(ctx, Namespace, account)
 	if err != nil {
 		return nil, err
 	}
-	common := []string{"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1", "--port=" + strconv.Itoa(port)}
+	common := []string{"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1",
+		"--port=" + strconv.Itoa(port)}
 	return k.plane.Start(name, k.file(name), append(common, args...)...)
 }
 
 func isLeader(response *http.Response) bool {
 	var status struct{ APIServer struct{ Leader string } }
-	return json.NewDecoder(response.Body).Decode(&status) == nil && status.APIServer.Leader == "true"
+	return json.NewDecoder(response.Body).Decode(&status) == nil &&
+		status.APIServer.Leader == "true"
 }

@@ -26,7 +26,8 @@ spec: {}
 
 // install installs the objects of virt-operator.
 func (k *KubeVirt) install(ctx context.Context) error {
-	crds := envtest.CRDInstallOptions{Paths: []string{k.file("crds.yaml")}, ErrorIfPathMissing: true}
+	crds := envtest.CRDInstallOptions{Paths: []string{k.file("crds.yaml")},
+		ErrorIfPathMissing: true}
 	if _, err := envtest.InstallCRDs(k.plane.Config(), crds); err != nil {
 		return fmt.Errorf("installing KubeVirt's CRDs: %w", err)
 	}
@@ -52,8 +53,10 @@ func (k *KubeVirt) markDeployed(ctx context.Context) error {
 	o.SetGroupVersionKind(virtv1.KubeVirtGroupVersionKind)
 	o.SetNamespace(Namespace)
 	o.SetName(Name)
-	deployed := fmt.Sprintf(`{"status": {"phase": %q, "defaultArchitecture": "amd64"}}`, virtv1.KubeVirtPhaseDeployed)
-	if err := k.admin.Status().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(deployed))); err != nil {
+	deployed := fmt.Sprintf(`{"status": {"phase": %q, "defaultArchitecture": "amd64"}}`,
+		virtv1.KubeVirtPhaseDeployed)
+	if err := k.admin.Status().Patch(ctx, o, client.RawPatch("application/merge-patch+json",
+		[]byte(deployed))); err != nil {
 		return fmt.Errorf("marking KubeVirt as deployed: %w", err)
 	}
 	return nil

@@ -94,7 +94,8 @@ func (k *KubeVirt) Stop() error {
 // Pids maps the names of the running programs to their pids.
 func (k *KubeVirt) Pids() map[string]int {
 	pids := map[string]int{}
-	for name, p := range map[string]*kube.Process{apiProgram: k.api, controllerProgram: k.controller} {
+	for name, p := range map[string]*kube.Process{apiProgram: k.api,
+		controllerProgram: k.controller} {
 		if p != nil {
 			pids[name] = p.Pid()
 		}

@@ -21,11 +21,12 @@ const launcherProgram = "launcher"
 
 // Request describes the VM to define.
 type Request struct {
-	VMI         *virtv1.VirtualMachineInstance `json:"vmi"`         // as written by the user
-	Emulated    bool                           `json:"emulated"`    // a node without KVM
-	LiveUpdate  bool                           `json:"liveUpdate"`  // the cluster's rollout strategy; otherwise Stage
-	CPUSet      []int                          `json:"cpuSet"`      // of the launcher's container
-	HostDevices []string                       `json:"hostDevices"` // PCI addresses from device plugins
+	VMI      *virtv1.VirtualMachineInstance `json:"vmi"`      // as written by the user
+	Emulated bool                           `json:"emulated"` // a node without KVM
+	// the cluster's rollout strategy; otherwise Stage
+	LiveUpdate  bool     `json:"liveUpdate"`
+	CPUSet      []int    `json:"cpuSet"`      // of the launcher's container
+	HostDevices []string `json:"hostDevices"` // PCI addresses from device plugins
 
 	// Defined is libvirt's inactive XML of the first definition. It makes this a request for the
 	// second definition. virt-launcher defines a domain first with additional interfaces for their
@@ -73,7 +74,8 @@ func StartLauncher(ctx context.Context, hooks string, log *slog.Logger) (_ *Laun
 		l.exited, err = child.Start(cmd, syscall.SIGKILL)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", launcherProgram, err), l.programs.Close())
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", launcherProgram, err),
+			l.programs.Close())
 	}
 	return l, nil
 }

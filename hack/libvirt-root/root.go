@@ -17,7 +17,8 @@ import (
 
 // root returns the path of the root file system, and makes it if it is not cached.
 func root(ctx context.Context, suite string, log *slog.Logger) (string, error) {
-	if err := (image.Spec{Suite: suite, Containerd: image.DistributionContainerd}).Validate(); err != nil {
+	if err := (image.Spec{Suite: suite,
+		Containerd: image.DistributionContainerd}).Validate(); err != nil {
 		return "", err
 	}
 	store, err := cache.Default()
@@ -25,10 +26,11 @@ func root(ctx context.Context, suite string, log *slog.Logger) (string, error) {
 		return "", err
 	}
 	args := image.Mmdebstrap(suite, packages)
-	entry, err := store.LogTo(log).Get(ctx, image.RootfsName, cache.KeyOf(append(args, programs()...)...), func(ctx context.Context, dir string) error {
-		log.Info("unpacking libvirt and QEMU, half a minute", "suite", suite)
-		return unpack(ctx, suite, args, dir)
-	})
+	entry, err := store.LogTo(log).Get(ctx, image.RootfsName,
+		cache.KeyOf(append(args, programs()...)...), func(ctx context.Context, dir string) error {
+			log.Info("unpacking libvirt and QEMU, half a minute", "suite", suite)
+			return unpack(ctx, suite, args, dir)
+		})
 	if err != nil {
 		return "", err
 	}

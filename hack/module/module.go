@@ -60,7 +60,8 @@ func (m Module) Version(ctx context.Context, of string) (string, error) {
 // Build compiles the module's program, without cgo, into a new file. The build is reproducible.
 func (m Module) Build(ctx context.Context, file string, ldflags ...string) error {
 	flags := "-ldflags=" + strings.Join(append([]string{"-s", "-w"}, ldflags...), " ")
-	if _, err := run(goCommand(ctx, m.dir, "build", "-trimpath", flags, "-o", file, ".")); err != nil {
+	if _, err := run(goCommand(ctx, m.dir, "build", "-trimpath", flags, "-o", file, ".")); err !=
+		nil {
 		return fmt.Errorf("building %s: %w", filepath.Base(file), err)
 	}
 	return nil
@@ -69,7 +70,8 @@ func (m Module) Build(ctx context.Context, file string, ldflags ...string) error
 // Link creates links with these names beside a program.
 func Link(file string, names ...string) error {
 	for _, name := range names {
-		if err := os.Symlink(filepath.Base(file), filepath.Join(filepath.Dir(file), name)); err != nil {
+		if err := os.Symlink(filepath.Base(file), filepath.Join(filepath.Dir(file), name)); err !=
+			nil {
 			return err
 		}
 	}

@@ -41,7 +41,8 @@ func TestKeyFollowsTheFiles(t *testing.T) {
 }
 
 func TestFindNeedsACheckout(t *testing.T) {
-	if m, err := Find(t.Context(), "github.com/mooring-vm/mooring/hack/no-such-package", "components"); err == nil {
+	if m, err := Find(t.Context(), "github.com/mooring-vm/mooring/hack/no-such-package",
+		"components"); err == nil {
 		t.Errorf("found %v", m)
 	}
 }
@@ -57,7 +58,8 @@ func TestBuildsAndLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"one", "other"} {
-		if _, err := run(goCommand(t.Context(), "", "version", filepath.Join(filepath.Dir(out), name))); err != nil {
+		if _, err := run(goCommand(t.Context(), "", "version",
+			filepath.Join(filepath.Dir(out), name))); err != nil {
 			t.Error(err)
 		}
 	}

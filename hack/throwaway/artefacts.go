@@ -63,5 +63,6 @@ func (n *Node) keepOutput(ctx context.Context, file string, args []string) error
 	if err != nil {
 		return err
 	}
-	return errors.Join(n.Run(ctx, channel.Command{Args: args, Stdout: out, Stderr: out}), out.Close())
+	return errors.Join(n.Run(ctx, channel.Command{Args: args, Stdout: out, Stderr: out}),
+		out.Close())
 }

@@ -27,7 +27,8 @@ func TestFailedBootKeepsItsConsole(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(dir, ConsoleFile)); err != nil || string(b) != "panic" {
 		t.Errorf("kept %q, %v", b, err)
 	}
-	if err := (&Node{dir: t.TempDir()}).addLogs(t.Context(), boom); err != boom { //nolint:errorlint // the same error, not wrapped
+	//nolint:errorlint // the same error, not wrapped
+	if err := (&Node{dir: t.TempDir()}).addLogs(t.Context(), boom); err != boom {
 		t.Errorf("nothing was booted: got %v", err)
 	}
 }

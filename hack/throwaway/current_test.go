@@ -44,7 +44,8 @@ func silentNode(t *testing.T, owner vm.Process) *cache.Temp {
 		t.Fatal(err)
 	}
 	state, err := json.Marshal(vm.State{
-		Address: l.Addr().String(), HostKey: string(ssh.MarshalAuthorizedKey(key.PublicKey())), Owner: owner,
+		Address: l.Addr().String(), HostKey: string(ssh.MarshalAuthorizedKey(key.PublicKey())),
+		Owner: owner,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +94,9 @@ func TestStopOfAHungNode(t *testing.T) {
 	if running, err := throwaway.Running(); !running || err != nil {
 		t.Errorf("running: got %v, %v", running, err)
 	}
-	if _, _, err := throwaway.StartCurrent(t.Context(), throwaway.Options{Log: slog.New(slog.DiscardHandler)}); !errors.Is(err, throwaway.ErrRunning) {
+	if _, _, err := throwaway.StartCurrent(t.Context(),
+		throwaway.Options{Log: slog.New(slog.DiscardHandler)}); !errors.Is(err,
+		throwaway.ErrRunning) {
 		t.Errorf("starting a second one: got %v, want %v", err, throwaway.ErrRunning)
 	}
 	if err := throwaway.StopCurrent(t.Context()); err != nil {

@@ -129,7 +129,8 @@ func waitFor(t *testing.T, what string, done func() bool) {
 // A node must not change them.
 func machineState(t *testing.T) string {
 	t.Helper()
-	files := []string{"/proc/self/mounts", "/proc/net/route", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/panic",
+	files := []string{"/proc/self/mounts", "/proc/net/route", "/proc/sys/vm/overcommit_memory",
+		"/proc/sys/kernel/panic",
 		"/proc/sys/kernel/panic_on_oops", "/proc/sys/net/ipv4/ip_forward"}
 	var b strings.Builder
 	for _, f := range files {
@@ -147,7 +148,8 @@ func machineState(t *testing.T) string {
 func withoutTestMounts(mounts string) string {
 	var b strings.Builder
 	for line := range strings.Lines(mounts) {
-		if at := strings.Fields(line); len(at) > 1 && strings.HasPrefix(at[1], filepath.Clean(os.TempDir())+"/") {
+		if at := strings.Fields(line); len(at) > 1 &&
+			strings.HasPrefix(at[1], filepath.Clean(os.TempDir())+"/") {
 			continue
 		}
 		b.WriteString(line)
@@ -161,7 +163,8 @@ func TestProbeBoots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a kernel")
 	}
-	img, err := throwaway.Build(t.Context(), throwaway.Options{Spec: image.SpecFromEnv(), Log: slog.New(slog.DiscardHandler)})
+	img, err := throwaway.Build(t.Context(), throwaway.Options{Spec: image.SpecFromEnv(),
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,8 @@ func push(ctx context.Context, n node.Node, source string) error {
 		return err
 	}
 	for _, name := range []string{"mooring-agent", "mooring", "mooring-hook"} {
-		if err := n.Push(ctx, filepath.Join(bin, name), releaseDir+"/bin/"+name, 0o755); err != nil {
+		if err := n.Push(ctx, filepath.Join(bin, name), releaseDir+"/bin/"+name,
+			0o755); err != nil {
 			return err
 		}
 	}

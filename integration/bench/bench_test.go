@@ -61,7 +61,8 @@ func TestAnEmptyAnswerIsNoticed(t *testing.T) {
 	}
 	c.name = mooring
 	w := workloads()[1]
-	if _, err := (ask{c, w.name, w.container(0)}).measure(t.Context()); err == nil || !strings.Contains(err.Error(), "set 0 limits") {
+	if _, err := (ask{c, w.name, w.container(0)}).measure(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "set 0 limits") {
 		t.Errorf("measure = %v, want it to say that no limit was set", err)
 	}
 }
@@ -74,7 +75,8 @@ func TestAPluginThatDoesNotConnect(t *testing.T) {
 	defer c.close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := c.connect(ctx); err == nil || !strings.Contains(err.Error(), "does not connect") {
+	if _, _, err := c.connect(ctx); err == nil ||
+		!strings.Contains(err.Error(), "does not connect") {
 		t.Errorf("connect = %v, want it to say that the plugin does not connect", err)
 	}
 	// The plugin connects later. NRI's runtime side has a race with a plugin that ends during its
@@ -96,7 +98,8 @@ func TestConnections(t *testing.T) {
 	}
 	for _, row := range synchronizeRows(found, handled) {
 		if row.Summary.N != rounds {
-			t.Errorf("%s, %s: %d measurements, want %d", row.Measurement, row.Candidate, row.Summary.N, rounds)
+			t.Errorf("%s, %s: %d measurements, want %d", row.Measurement, row.Candidate,
+				row.Summary.N, rounds)
 		}
 	}
 }
@@ -119,7 +122,8 @@ func TestSharesOf(t *testing.T) {
 	stack := func(value int64, names ...string) *profile.Sample {
 		s := &profile.Sample{Value: []int64{1, value}}
 		for _, name := range names {
-			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+			s.Location = append(s.Location,
+				&profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
 		}
 		return s
 	}
@@ -128,7 +132,8 @@ func TestSharesOf(t *testing.T) {
 		stack(30, "syscall.Syscall", "example.org/lifecycle.(*PodDirs).Create", handler),
 		stack(60, "example.org/api.Parse", "example.org/decide.Container", handler),
 		stack(10, handler),
-		stack(99, "example.org/lifecycle.(*PodDirs).EmptyTrash", "example.org/plugin.(*Plugin).Run"),
+		stack(99, "example.org/lifecycle.(*PodDirs).EmptyTrash",
+			"example.org/plugin.(*Plugin).Run"),
 	}})
 	if want := []float64{0.3, 0, 0.6, 0, 0, 0, 0.1}; !slices.Equal(got, want) {
 		t.Errorf("shares = %v, want %v", got, want)
@@ -149,7 +154,8 @@ func TestCreateRows(t *testing.T) {
 	}
 	for _, row := range rows {
 		if (row.Ratio != nil) != (row.Candidate == with) {
-			t.Errorf("%s, %s: ratio %v, want one of what is compared", row.Measurement, row.Candidate, row.Ratio)
+			t.Errorf("%s, %s: ratio %v, want one of what is compared", row.Measurement,
+				row.Candidate, row.Ratio)
 		}
 		if row.Ratio != nil && (row.Ratio.Low != 1 || row.Ratio.High != 1) {
 			t.Errorf("%s: ratio %+v, want 1 however the pairs drift", row.Measurement, *row.Ratio)
@@ -162,13 +168,17 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u.rss < 1<<20 || u.own <= 0 || u.own > u.rss || u.pss <= 0 || u.pss > u.rss || u.switches == 0 {
-		t.Errorf("usage of this process = %+v, want some of everything, and a share that is not larger than the whole", u)
+	if u.rss < 1<<20 || u.own <= 0 || u.own > u.rss || u.pss <= 0 || u.pss > u.rss ||
+		u.switches == 0 {
+		t.Errorf("usage of this process = %+v, want some of everything, and a share that is not "+
+			"larger than the whole", u)
 	}
 	later := u
 	later.at, later.cpu, later.switches = u.at.Add(10*time.Second), u.cpu+0.5, u.switches+20
-	if i := (idle{before: u, after: later}); i.cores() < 0.0499 || i.cores() > 0.0501 || i.switches() != 2 {
-		t.Errorf("%v of a core and %v switches per second, want 0.05 and 2", i.cores(), i.switches())
+	if i := (idle{before: u, after: later}); i.cores() < 0.0499 || i.cores() > 0.0501 ||
+		i.switches() != 2 {
+		t.Errorf("%v of a core and %v switches per second, want 0.05 and 2", i.cores(),
+			i.switches())
 	}
 	if _, err := usageOf(1 << 30); err == nil {
 		t.Error("a process that is not there was looked at")

@@ -37,22 +37,27 @@ func TestWatchBirths(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows := handlerCostRows(found); len(rows) != 9 {
-		t.Errorf("%d rows, want four for processes that are tracked, four for others, and one for a program that does nothing", len(rows))
+		t.Errorf("%d rows, want four for processes that are tracked, four for others, and one "+
+			"for a program that does nothing", len(rows))
 	}
 	if rows := watcherRows(found); len(rows) != len(watchers())+3 {
 		t.Errorf("%d rows, want one for each watcher and one for each that counts", len(rows))
 	}
 	if found.seen[tracked] != inLoop || found.seen[netlink] == 0 || found.seen[untracked] != 0 {
-		t.Errorf("seen: %v, want all %d of those that are tracked, and none of others", found.seen, inLoop)
+		t.Errorf("seen: %v, want all %d of those that are tracked, and none of others",
+			found.seen, inLoop)
 	}
 }
 
 func TestCosts(t *testing.T) {
-	before := []bpf.ProgramStats{{Name: "fork", Runs: 10, Runtime: 1000}, {Name: "move", Runs: 3, Runtime: 30}, {Name: "exit"}}
-	after := []bpf.ProgramStats{{Name: "fork", Runs: 14, Runtime: 1800}, {Name: "move", Runs: 3, Runtime: 30}, {Name: "new", Runs: 1, Runtime: 5}}
+	before := []bpf.ProgramStats{{Name: "fork", Runs: 10, Runtime: 1000},
+		{Name: "move", Runs: 3, Runtime: 30}, {Name: "exit"}}
+	after := []bpf.ProgramStats{{Name: "fork", Runs: 14, Runtime: 1800},
+		{Name: "move", Runs: 3, Runtime: 30}, {Name: "new", Runs: 1, Runtime: 5}}
 	got := costs(before, after)
 	if len(got) != 1 || got["fork"] != 200*time.Nanosecond {
-		t.Errorf("costs = %v, want 200 ns for a fork, and nothing for what was not called or not there", got)
+		t.Errorf("costs = %v, want 200 ns for a fork, and nothing for what was not called or "+
+			"not there", got)
 	}
 }
 
@@ -61,7 +66,8 @@ func TestForkOf(t *testing.T) {
 		m := make([]byte, unix.NLMSG_HDRLEN+cnHeader+procEventData+16)
 		at := m[unix.NLMSG_HDRLEN+cnHeader:]
 		binary.NativeEndian.PutUint32(at, what)
-		for i, v := range []uint32{parent + 1, parent, child, group} { // the parent's thread differs
+		// the parent's thread differs
+		for i, v := range []uint32{parent + 1, parent, child, group} {
 			binary.NativeEndian.PutUint32(at[procEventData+4*i:], v)
 		}
 		return m
@@ -144,11 +150,13 @@ func TestDifferences(t *testing.T) {
 		known []bpf.Tracked
 		want  int
 	}{
-		"right":                    {[]bpf.Tracked{process(1, group), process(2, 0)}, 0},
-		"missing":                  {[]bpf.Tracked{process(1, group)}, 1},
-		"too many":                 {[]bpf.Tracked{process(1, group), process(2, 0), process(3, group)}, 1},
-		"of somebody else's group": {[]bpf.Tracked{process(1, group), process(2, 0), process(3, 8)}, 0},
-		"none":                     {nil, 2},
+		"right":   {[]bpf.Tracked{process(1, group), process(2, 0)}, 0},
+		"missing": {[]bpf.Tracked{process(1, group)}, 1},
+		"too many": {[]bpf.Tracked{process(1, group), process(2, 0),
+			process(3, group)}, 1},
+		"of somebody else's group": {[]bpf.Tracked{process(1, group), process(2, 0), process(3, 8)},
+			0},
+		"none": {nil, 2},
 	} {
 		if got := differences(c.known, group, truth); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -169,7 +177,8 @@ func TestStormGoals(t *testing.T) {
 		}
 	}
 	if verdicts[report.Missed] != 1 || verdicts[report.Met] != 3 {
-		t.Errorf("verdicts %v, want the one wrong process to miss its goal, and lost events none", verdicts)
+		t.Errorf("verdicts %v, want the one wrong process to miss its goal, and lost events none",
+			verdicts)
 	}
 }
 
@@ -182,7 +191,8 @@ func TestChosen(t *testing.T) {
 	if some, err := chosen(all, nil); err != nil || len(some) != len(all) {
 		t.Errorf("chosen = %v, %v, want all", namesOf(some), err)
 	}
-	if _, err := chosen(all, []string{"weather"}); err == nil || !strings.Contains(err.Error(), stormTable) {
+	if _, err := chosen(all, []string{"weather"}); err == nil ||
+		!strings.Contains(err.Error(), stormTable) {
 		t.Errorf("err = %v, want it to say what there is", err)
 	}
 }

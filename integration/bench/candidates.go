@@ -16,7 +16,9 @@ import (
 type emptyPlugin struct{}
 
 // Synchronize exists so that the stub assembles the list, as for every subscribed plugin.
-func (emptyPlugin) Synchronize(context.Context, []*nri.PodSandbox, []*nri.Container) ([]*nri.ContainerUpdate, error) {
+func (emptyPlugin) Synchronize(
+	context.Context, []*nri.PodSandbox, []*nri.Container,
+) ([]*nri.ContainerUpdate, error) {
 	return nil, nil
 }
 
@@ -80,12 +82,14 @@ func (answerPlugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr 
 		return nil, nil, nil
 	}
 	adjust := &nri.ContainerAdjustment{Linux: &nri.LinuxContainerAdjustment{
-		Resources: &nri.LinuxResources{Unified: map[string]string{"memory.high": launcherMemoryHigh}},
+		Resources: &nri.LinuxResources{
+			Unified: map[string]string{"memory.high": launcherMemoryHigh}},
 	}}
 	adjust.AddRlimit("RLIMIT_MEMLOCK", uint64(launcherMemlock), uint64(launcherMemlock))
 	for _, file := range []string{"", "/pod/heartbeat", "/pod/stop"} {
 		adjust.AddMount(&nri.Mount{
-			Destination: plugin.MountPoint + file, Type: "bind", Source: plugin.MountPoint + "/pods/" + pod.GetUid() + file,
+			Destination: plugin.MountPoint + file, Type: "bind",
+			Source:  plugin.MountPoint + "/pods/" + pod.GetUid() + file,
 			Options: []string{"bind", "rw", "nosuid", "nodev", "noexec", "rprivate"},
 		})
 	}

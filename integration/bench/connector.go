@@ -31,7 +31,8 @@ type connector struct {
 
 func (c *connector) start(f *forker) (err error) {
 	c.parent, c.done = f.pid(), make(chan error, 1)
-	c.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_CONNECTOR)
+	c.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC,
+		unix.NETLINK_CONNECTOR)
 	if err != nil {
 		return fmt.Errorf("proc connector: %w", err)
 	}
@@ -43,11 +44,13 @@ func (c *connector) start(f *forker) (err error) {
 }
 
 func (c *connector) subscribe() error {
-	if err := unix.Bind(c.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: connectorIndex}); err != nil {
+	if err := unix.Bind(c.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK,
+		Groups: connectorIndex}); err != nil {
 		return err
 	}
 	// The time-out lets read notice the end.
-	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}); err != nil {
+	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
+		&unix.Timeval{Usec: 20_000}); err != nil {
 		return err
 	}
 	return unix.Sendto(c.fd, listenMessage(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
@@ -74,7 +77,8 @@ func (c *connector) read() error {
 		switch {
 		case err == nil && forkOf(buffer[:n]) == c.parent:
 			c.count.Add(1)
-		case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOBUFS):
+		case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR),
+			errors.Is(err, unix.ENOBUFS):
 		default:
 			return fmt.Errorf("proc connector: %w", err)
 		}
@@ -86,7 +90,8 @@ func (c *connector) read() error {
 func forkOf(message []byte) (parent int) {
 	order := binary.NativeEndian
 	const data = unix.NLMSG_HDRLEN + cnHeader + procEventData
-	if len(message) < data+16 || order.Uint32(message[unix.NLMSG_HDRLEN+cnHeader:]) != connectorFork {
+	if len(message) < data+16 || order.Uint32(message[unix.NLMSG_HDRLEN+cnHeader:]) !=
+		connectorFork {
 		return 0
 	}
 	child, group := order.Uint32(message[data+8:]), order.Uint32(message[data+12:])

@@ -34,7 +34,9 @@ const fewestPairs = 2
 // containers with Mooring and one without, in random order. The agent stops or starts between them.
 // All containers belong to the same pods and are removed afterwards. The result contains the
 // blocks' means. New pairs start until the time is over.
-func creations(ctx context.Context, client *cri.Client, mooring *agent.Agent, during time.Duration) (_ samples, err error) {
+func creations(
+	ctx context.Context, client *cri.Client, mooring *agent.Agent, during time.Duration,
+) (_ samples, err error) {
 	pods, err := runPods(ctx, client)
 	defer func() {
 		for _, p := range pods {
@@ -69,9 +71,11 @@ func runPods(ctx context.Context, client *cri.Client) (map[string]*cri.Sandbox, 
 	for i, w := range workloads() {
 		m := w.container(i)
 		annotations := m.pod.Annotations
-		delete(annotations, "required-plugins.noderesource.dev") // would block the container without Mooring
+		// would block the container without Mooring
+		delete(annotations, "required-plugins.noderesource.dev")
 		s, err := client.RunPod(ctx, cri.Pod{
-			Namespace: namespace, Name: m.pod.Name, UID: uuid.NewString(), Labels: m.pod.Labels, Annotations: annotations,
+			Namespace: namespace, Name: m.pod.Name, UID: uuid.NewString(), Labels: m.pod.Labels,
+			Annotations: annotations,
 		})
 		if err != nil {
 			return pods, err
@@ -93,7 +97,9 @@ func under(ctx context.Context, mooring *agent.Agent, condition string) error {
 	return mooring.Stop(ctx)
 }
 
-func createBlock(ctx context.Context, pods map[string]*cri.Sandbox, condition string, keep samples) error {
+func createBlock(
+	ctx context.Context, pods map[string]*cri.Sandbox, condition string, keep samples,
+) error {
 	sums := map[string]time.Duration{}
 	for range inBlock {
 		for _, name := range inRandomOrder(slices.Collect(maps.Keys(pods))...) {

@@ -112,7 +112,8 @@ func (w *agentNode) startLauncher(ctx context.Context, d *dyingLauncher) error {
 	if _, err := w.held.create(ctx, d.member); err != nil {
 		return err
 	}
-	if err := w.held.StartContainer(ctx, &nri.StartContainerRequest{Pod: d.pod, Container: d.ctr}); err != nil {
+	if err := w.held.StartContainer(ctx,
+		&nri.StartContainerRequest{Pod: d.pod, Container: d.ctr}); err != nil {
 		return err
 	}
 	owner := exec.Command("sleep", "1000000")
@@ -121,7 +122,8 @@ func (w *agentNode) startLauncher(ctx context.Context, d *dyingLauncher) error {
 	}
 	d.owner = owner
 	d.ctr.Pid, d.ctr.State = uint32(d.owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
-	return w.held.PostStartContainer(ctx, &nri.PostStartContainerRequest{Pod: d.pod, Container: d.ctr})
+	return w.held.PostStartContainer(ctx, &nri.PostStartContainerRequest{Pod: d.pod,
+		Container: d.ctr})
 }
 
 // await waits for an event of the launcher and returns its time.

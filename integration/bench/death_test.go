@@ -32,12 +32,14 @@ func TestDeaths(t *testing.T) {
 		t.Skip("left out with -short: builds the agent")
 	}
 	needsTracker(t)
-	found, err := deaths(t.Context(), buildAgent(t), deathAmounts{residents: 2, rounds: 1, inRound: 2, qemu: 1})
+	found, err := deaths(t.Context(), buildAgent(t),
+		deathAmounts{residents: 2, rounds: 1, inRound: 2, qemu: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []string{
-		cell(standIn, toSent), cell(standIn, toAsked), cell(standIn, toConfirmed), cell(standIn, beyondEnd),
+		cell(standIn, toSent), cell(standIn, toAsked), cell(standIn, toConfirmed),
+		cell(standIn, beyondEnd),
 		cell(least, toSent), cell(least, toAsked), cell(onceASecond, toAsked),
 	} {
 		if n := len(found[c]); n != 2 {
@@ -93,13 +95,15 @@ func deathSamples(n int, kinds ...string) samples {
 }
 
 func TestDeathRows(t *testing.T) {
-	without, with := deathRows(deathSamples(10, standIn)), deathRows(deathSamples(10, standIn, realQEMU))
+	without, with := deathRows(deathSamples(10, standIn)),
+		deathRows(deathSamples(10, standIn, realQEMU))
 	isQEMU := func(r report.Row) bool { return strings.HasSuffix(r.Candidate, realQEMU) }
 	if slices.ContainsFunc(without, isQEMU) || !slices.ContainsFunc(with, isQEMU) {
 		t.Errorf("rows of QEMU: want them if and only if it was measured")
 	}
 	for _, row := range with {
-		if strings.HasPrefix(row.Candidate, onceASecond) && (row.Ratio == nil || row.Ratio.Value != 1000 || len(row.Goals) > 0) {
+		if strings.HasPrefix(row.Candidate, onceASecond) &&
+			(row.Ratio == nil || row.Ratio.Value != 1000 || len(row.Goals) > 0) {
 			t.Errorf("%+v, want a ratio of 1000 to the least that is possible, and no goal", row)
 		}
 		for _, g := range row.Goals {
@@ -129,7 +133,8 @@ func TestRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	err := await(t.Context(), func() (bool, error) { return !isRunning(pid), nil }) // a zombie until the test waits for it
+	// a zombie until the test waits for it
+	err := await(t.Context(), func() (bool, error) { return !isRunning(pid), nil })
 	if err != nil {
 		t.Errorf("a zombie is taken for a process that runs: %v", err)
 	}

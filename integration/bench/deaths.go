@@ -119,7 +119,9 @@ func (w *agentNode) round(ctx context.Context, programs emulators, n int, found 
 }
 
 // pair kills a launcher, and ends a VM of the same kind by hand.
-func (w *agentNode) pair(ctx context.Context, program func() *exec.Cmd, kind string, found samples) error {
+func (w *agentNode) pair(
+	ctx context.Context, program func() *exec.Cmd, kind string, found samples,
+) error {
 	took, err := byHand(ctx, program())
 	if err != nil {
 		return fmt.Errorf("%s, %s: %w", kind, alone, err)
@@ -129,7 +131,9 @@ func (w *agentNode) pair(ctx context.Context, program func() *exec.Cmd, kind str
 }
 
 // one kills a launcher.
-func (w *agentNode) one(ctx context.Context, program func() *exec.Cmd, kind string, found samples) (err error) {
+func (w *agentNode) one(
+	ctx context.Context, program func() *exec.Cmd, kind string, found samples,
+) (err error) {
 	d, err := w.newLauncher()
 	if err != nil {
 		return err

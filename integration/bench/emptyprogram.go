@@ -27,9 +27,11 @@ func (e *emptyProgram) start(*forker) (err error) {
 		return fmt.Errorf("loading an empty program: %w", err)
 	}
 	for _, at := range lifeOf() {
-		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: at.tracepoint, Program: e.program})
+		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: at.tracepoint,
+			Program: e.program})
 		if err != nil {
-			return errors.Join(fmt.Errorf("attaching an empty program to %s: %w", at.tracepoint, err), e.stop())
+			return errors.Join(fmt.Errorf("attaching an empty program to %s: %w", at.tracepoint,
+				err), e.stop())
 		}
 		e.links = append(e.links, l)
 	}
@@ -46,7 +48,8 @@ func (e *emptyProgram) figures() ([]bpf.ProgramStats, error) {
 	}
 	var all []bpf.ProgramStats
 	for _, at := range lifeOf() {
-		all = append(all, bpf.ProgramStats{Name: at.tracepoint, Runs: s.RunCount, Runtime: s.Runtime})
+		all = append(all, bpf.ProgramStats{Name: at.tracepoint, Runs: s.RunCount,
+			Runtime: s.Runtime})
 	}
 	return all, nil
 }

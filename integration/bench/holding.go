@@ -65,7 +65,8 @@ func (h *launcherSet) startAll(n int, all []member, socket string) error {
 		return err
 	}
 	// Without the memory controller the setting does not exist.
-	limited := os.WriteFile(filepath.Join(h.cgroup, "cgroup.subtree_control"), []byte("+memory"), 0o644) == nil
+	limited := os.WriteFile(filepath.Join(h.cgroup, "cgroup.subtree_control"), []byte("+memory"),
+		0o644) == nil
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err
@@ -88,7 +89,8 @@ func (h *launcherSet) startOne(m member, input *os.File, limited bool) error {
 	}
 	lowerMemlock(m)
 	if limited {
-		if err := os.WriteFile(filepath.Join(path, "memory.high"), []byte(launcherMemoryHigh), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(path, "memory.high"), []byte(launcherMemoryHigh),
+			0o644); err != nil {
 			return err
 		}
 	} else {
@@ -100,7 +102,8 @@ func (h *launcherSet) startOne(m member, input *os.File, limited bool) error {
 	}
 	h.processes = append(h.processes, owner)
 	m.ctr.Pid, m.ctr.State = uint32(owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
-	m.ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: heldMemlock, Hard: heldMemlock}}
+	m.ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: heldMemlock,
+		Hard: heldMemlock}}
 	if h.emulator == "" {
 		return nil
 	}

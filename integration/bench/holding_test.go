@@ -29,11 +29,14 @@ func TestHold(t *testing.T) {
 	}
 	for _, m := range h.listed {
 		var limit unix.Rlimit
-		if err := unix.Prlimit(int(m.ctr.Pid), unix.RLIMIT_MEMLOCK, nil, &limit); err != nil || limit.Cur != heldMemlock {
-			t.Errorf("launcher %s has the memory lock %d, %v, want %d", m.pod.Name, limit.Cur, err, heldMemlock)
+		if err := unix.Prlimit(int(m.ctr.Pid), unix.RLIMIT_MEMLOCK, nil, &limit); err != nil ||
+			limit.Cur != heldMemlock {
+			t.Errorf("launcher %s has the memory lock %d, %v, want %d", m.pod.Name, limit.Cur, err,
+				heldMemlock)
 		}
 	}
-	if scopes, err := filepath.Glob(filepath.Join(h.cgroup, "*.scope")); err != nil || len(scopes) != 3 {
+	if scopes, err := filepath.Glob(filepath.Join(h.cgroup, "*.scope")); err != nil ||
+		len(scopes) != 3 {
 		t.Errorf("the cgroups are %v, %v, want 3", scopes, err)
 	}
 	if n := len(h.vms); n != 3 {

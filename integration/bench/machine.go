@@ -25,7 +25,8 @@ func full() amounts {
 	return amounts{
 		rounds: 5000, connections: 40, handled: 40000,
 		residents: residents, settle: settled, watch: time.Minute, creations: 3 * time.Minute,
-		births: 30, deaths: deathAmounts{residents: residents, rounds: 25, inRound: deathsInRound, qemu: 100}, storm: 10 * time.Second,
+		births: 30, deaths: deathAmounts{residents: residents, rounds: 25, inRound: deathsInRound,
+			qemu: 100}, storm: 10 * time.Second,
 	}
 }
 
@@ -33,7 +34,8 @@ func quick() amounts {
 	return amounts{
 		rounds: 20, connections: 2, handled: 200,
 		residents: residents, watch: time.Second,
-		births: 1, deaths: deathAmounts{residents: 3, rounds: 1, inRound: 4, qemu: 2}, storm: time.Second,
+		births: 1, deaths: deathAmounts{residents: 3, rounds: 1, inRound: 4, qemu: 2},
+		storm: time.Second,
 	}
 }
 
@@ -44,8 +46,10 @@ type measureFlags struct {
 }
 
 func (f *measureFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.result, "result", "", "file for the figures; tables of other commands in it stay")
-	c.Flags().BoolVar(&f.quick, "quick", false, "only see whether it works: the figures are worth nothing")
+	c.Flags().StringVar(&f.result, "result", "", "file for the figures; tables of other commands "+
+		"in it stay")
+	c.Flags().BoolVar(&f.quick, "quick", false, "only see whether it works: the figures are "+
+		"worth nothing")
 }
 
 func (f *measureFlags) amounts() amounts {
@@ -65,10 +69,13 @@ func machineCommand() *cobra.Command {
 	var agent, profile string
 	var only []string
 	c := &cobra.Command{
-		Use:   "machine",
-		Short: "Measure on this machine: the plugin, the tracker, and the agent beside 250 launchers",
-		Long: "Measures on this machine, with NRI's own runtime side in the place of containerd. Needs root, for\n" +
-			"the cgroups of the launchers, the agent's tmpfs and eBPF, and cgroup v2, be it beside version 1.",
+		Use: "machine",
+		Short: "Measure on this machine: the plugin, the tracker, and the agent beside 250 " +
+			"launchers",
+		Long: "Measures on this machine, with NRI's own runtime side in the place of containerd. " +
+			"Needs root, for\n" +
+			"the cgroups of the launchers, the agent's tmpfs and eBPF, and cgroup v2, be it " +
+			"beside version 1.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := chosen(measurements(f.amounts(), agent, profile), only)
@@ -84,7 +91,9 @@ func machineCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().StringVar(&agent, "agent", "bin/mooring-agent", "the agent's program")
-	c.Flags().StringSliceVar(&only, "only", nil, "measure this alone, for example "+deathTable+"; may be repeated")
-	c.Flags().StringVar(&profile, "cpuprofile", "", "file for the handler's CPU profile, for go tool pprof")
+	c.Flags().StringSliceVar(&only, "only", nil, "measure this alone, for example "+deathTable+
+		"; may be repeated")
+	c.Flags().StringVar(&profile, "cpuprofile", "", "file for the handler's CPU profile, for go "+
+		"tool pprof")
 	return c
 }

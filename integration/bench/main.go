@@ -31,7 +31,8 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(machineCommand(), nodeCommand(), quotaCommand(), resizeCommand(), renderCommand(), pluginCommand(), agentCommand(), launchersCommand(), describeCommand(),
+	root.AddCommand(machineCommand(), nodeCommand(), quotaCommand(), resizeCommand(),
+		renderCommand(), pluginCommand(), agentCommand(), launchersCommand(), describeCommand(),
 		forkerCommand(), vmCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root

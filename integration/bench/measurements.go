@@ -18,10 +18,12 @@ type measurement struct {
 
 // measurements returns the measurements without a node.
 func measurements(a amounts, agent, profile string) []measurement {
-	return slices.Concat(pluginMeasurements(a, profile), trackerMeasurements(a, agent), []measurement{{
-		residentTable, fmt.Sprintf("the agent beside %d launchers, twice for %s", a.residents, a.settle+a.watch),
-		func(ctx context.Context) (tables, error) { return measureResident(ctx, agent, a) },
-	}})
+	return slices.Concat(pluginMeasurements(a, profile), trackerMeasurements(a, agent),
+		[]measurement{{
+			residentTable, fmt.Sprintf("the agent beside %d launchers, twice for %s", a.residents,
+				a.settle+a.watch),
+			func(ctx context.Context) (tables, error) { return measureResident(ctx, agent, a) },
+		}})
 }
 
 // pluginMeasurements measure the container runtime's waiting time.
@@ -32,7 +34,8 @@ func pluginMeasurements(a amounts, profile string) []measurement {
 			return tableOf(roundTripTable, roundTripRows)(roundTrips(ctx, a.rounds))
 		},
 	}, {
-		synchronizeTable, fmt.Sprintf("connections with a thousand containers, %d of each plugin", a.connections),
+		synchronizeTable, fmt.Sprintf("connections with a thousand containers, %d of each plugin",
+			a.connections),
 		func(ctx context.Context) (tables, error) { return measureSynchronize(ctx, a) },
 	}, {
 		handlerTable, fmt.Sprintf("where the time goes, %d launchers", a.handled),
@@ -51,16 +54,20 @@ func trackerMeasurements(a amounts, agent string) []measurement {
 			if err != nil {
 				return nil, err
 			}
-			return tables{watcherTable: watcherRows(found), handlerCostTable: handlerCostRows(found)}, nil
+			return tables{watcherTable: watcherRows(found),
+				handlerCostTable: handlerCostRows(found)}, nil
 		},
 	}, {
-		deathTable, fmt.Sprintf("launchers that die, %d", a.deaths.rounds*a.deaths.inRound+a.deaths.qemu),
+		deathTable, fmt.Sprintf("launchers that die, %d", a.deaths.rounds*a.deaths.inRound+
+			a.deaths.qemu),
 		func(ctx context.Context) (tables, error) {
 			return tableOf(deathTable, deathRows)(deaths(ctx, agent, a.deaths))
 		},
 	}, {
 		stormTable, fmt.Sprintf("two storms of forks, of %s", a.storm),
-		func(ctx context.Context) (tables, error) { return tableOf(stormTable, stormRows)(storms(ctx, a.storm)) },
+		func(ctx context.Context) (tables, error) {
+			return tableOf(stormTable, stormRows)(storms(ctx, a.storm))
+		},
 	}}
 }
 

@@ -58,8 +58,10 @@ func newMooring(root string, log *os.File) (*mooringParts, error) {
 		Logger: m.logger, Repair: true, Interval: 30 * time.Second,
 	})
 	m.Plugin, err = plugin.New(plugin.Config{
-		Policy: rules, Registry: registry, Guard: m.guard, PodDirs: dirs, Recorder: record, Logger: m.logger,
-		Observer: m.counts, Controllers: []string{"cpu", "cpuset", "io", "memory", "pids"}, NodeMemory: 1 << 43,
+		Policy: rules, Registry: registry, Guard: m.guard, PodDirs: dirs, Recorder: record,
+		Logger:   m.logger,
+		Observer: m.counts, Controllers: []string{"cpu", "cpuset", "io", "memory", "pids"},
+		NodeMemory: 1 << 43,
 	})
 	return m, err
 }
@@ -84,7 +86,8 @@ func serveMooring(ctx context.Context, o pluginOptions, connect <-chan struct{})
 		return err
 	}
 	connection, err := plugin.NewConnection(plugin.ConnectionConfig{
-		Socket: o.socket, Name: "mooring", Index: "90", Handlers: m.Plugin, Logger: m.logger, Observer: m.counts,
+		Socket: o.socket, Name: "mooring", Index: "90", Handlers: m.Plugin, Logger: m.logger,
+		Observer: m.counts,
 	})
 	if err != nil {
 		return err

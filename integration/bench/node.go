@@ -18,9 +18,11 @@ import (
 func nodeCommand() *cobra.Command {
 	var f measureFlags
 	c := &cobra.Command{
-		Use:   "node",
-		Short: "Measure on the throw-away node: creating and starting containers, and the agent's memory",
-		Long: "Measures on the node that `hack/node run` has booted, with its containerd and the agent installed\n" +
+		Use: "node",
+		Short: "Measure on the throw-away node: creating and starting containers, and the " +
+			"agent's memory",
+		Long: "Measures on the node that `hack/node run` has booted, with its containerd and the " +
+			"agent installed\n" +
 			"there by deploy/install.sh. Runs from the top of the checkout.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
@@ -37,11 +39,14 @@ func nodeCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
-	c.Flags().DurationVar(&f.during, "during", 0, "how long to create containers (default 3m): longer narrows the interval")
+	c.Flags().DurationVar(&f.during, "during", 0, "how long to create containers (default 3m): "+
+		"longer narrows the interval")
 	return c
 }
 
-func measureNode(ctx context.Context, n *throwaway.Node, a amounts) (tables, report.Machine, error) {
+func measureNode(
+	ctx context.Context, n *throwaway.Node, a amounts,
+) (tables, report.Machine, error) {
 	logf("installing Mooring on the node")
 	mooring, err := agent.Install(ctx, n, ".", string(nodePolicy))
 	if err != nil {

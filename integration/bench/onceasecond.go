@@ -92,7 +92,9 @@ func pollDeaths(ctx context.Context, program string, n int) (_ []time.Duration, 
 	return took, all.Wait()
 }
 
-func (l *secondPoller) pollOneDeath(ctx context.Context, in cgroup, program string) (time.Duration, error) {
+func (l *secondPoller) pollOneDeath(
+	ctx context.Context, in cgroup, program string,
+) (time.Duration, error) {
 	owner := exec.Command("sleep", "1000000")
 	if err := in.start(owner); err != nil {
 		return 0, err

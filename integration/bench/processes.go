@@ -42,7 +42,8 @@ const lifeSum = "fork, exec and exit together"
 // lifeOf returns the tracepoints of a process in order, with their names.
 func lifeOf() []struct{ tracepoint, name string } {
 	return []struct{ tracepoint, name string }{
-		{"sched_process_fork", "fork"}, {"sched_process_exec", "exec"}, {"sched_process_exit", "exit"},
+		{"sched_process_fork", "fork"}, {"sched_process_exec", "exec"},
+		{"sched_process_exit", "exit"},
 	}
 }
 
@@ -179,7 +180,8 @@ func watcherRows(b births) []report.Row {
 	}
 	for _, name := range []string{tracked, netlink, polling} {
 		what := fmt.Sprintf("seen, of %d processes", b.started)
-		rows = append(rows, report.Row{Measurement: what, Candidate: name, Unit: report.Count, Value: float64(b.seen[name])})
+		rows = append(rows, report.Row{Measurement: what, Candidate: name, Unit: report.Count,
+			Value: float64(b.seen[name])})
 	}
 	return rows
 }

@@ -75,7 +75,9 @@ func profileHandler(ctx context.Context, rounds int, file string) (_ breakdown, 
 }
 
 // handle creates and removes launchers under the profiler.
-func (m *mooringParts) handle(ctx context.Context, rounds int, raw *bytes.Buffer) (took []float64, err error) {
+func (m *mooringParts) handle(
+	ctx context.Context, rounds int, raw *bytes.Buffer,
+) (took []float64, err error) {
 	background, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	workers.Go(func() { m.run(background) })
@@ -96,7 +98,8 @@ func (m *mooringParts) handle(ctx context.Context, rounds int, raw *bytes.Buffer
 			return nil, err
 		}
 		took = append(took, one.Seconds())
-		if err := errors.Join(m.StopPodSandbox(ctx, l.pod), m.RemovePodSandbox(ctx, l.pod)); err != nil {
+		if err := errors.Join(m.StopPodSandbox(ctx, l.pod), m.RemovePodSandbox(ctx, l.pod)); err !=
+			nil {
 			return nil, err
 		}
 	}
@@ -114,7 +117,9 @@ func sharesOf(p *profile.Profile) []float64 {
 	shares, sum := make([]float64, len(parts())), 0.0
 	for _, s := range p.Sample {
 		stack := functions(s)
-		if !slices.ContainsFunc(stack, func(f string) bool { return strings.Contains(f, handlerFunction) }) {
+		if !slices.ContainsFunc(stack, func(f string) bool {
+			return strings.Contains(f, handlerFunction)
+		}) {
 			continue
 		}
 		weight := float64(s.Value[len(s.Value)-1])
@@ -130,7 +135,9 @@ func sharesOf(p *profile.Profile) []float64 {
 // partOf expects a stack of the handler. It belongs at least to the last part.
 func partOf(stack []string) int {
 	return slices.IndexFunc(parts(), func(p part) bool {
-		return slices.ContainsFunc(stack, func(f string) bool { return strings.Contains(f, p.function) })
+		return slices.ContainsFunc(stack, func(f string) bool {
+			return strings.Contains(f, p.function)
+		})
 	})
 }
 

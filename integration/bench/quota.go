@@ -34,28 +34,35 @@ const onePatch = "one patch for each"
 // quotaCommand measures the quota controller.
 func quotaCommand() *cobra.Command {
 	var f measureFlags
-	o := grants.Options{Namespaces: 100, VMs: 10, Sizes: []int{1, 100, 1000}, Rounds: []int{40, 4, 2}, Residents: 10000, Reviews: 1000}
+	o := grants.Options{Namespaces: 100, VMs: 10, Sizes: []int{1, 100, 1000},
+		Rounds: []int{40, 4, 2}, Residents: 10000, Reviews: 1000}
 	c := &cobra.Command{
 		Use:   "quota",
 		Short: "Measure how long migrations wait for their quota, on a control plane of its own",
-		Long: "Runs etcd, kube-apiserver, kube-controller-manager and KubeVirt's virt-api, all built from their\n" +
+		Long: "Runs etcd, kube-apiserver, kube-controller-manager and KubeVirt's virt-api, all " +
+			"built from their\n" +
 			"modules, beside mooring-controller.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.quick {
-				o.Namespaces, o.VMs, o.Sizes, o.Rounds, o.Residents, o.Reviews = 2, 2, []int{1, 4}, []int{1, 1}, 104, 3
+				o.Namespaces, o.VMs, o.Sizes, o.Rounds, o.Residents, o.Reviews = 2, 2, []int{1, 4},
+					[]int{1, 1}, 104, 3
 			}
 			found, err := measureGrants(c.Context(), o)
 			if err != nil {
 				return err
 			}
-			return publish(tables{grantTable: grantRows(o, found), reviewTable: reviewRows(found)}, f.result)
+			return publish(tables{grantTable: grantRows(o, found), reviewTable: reviewRows(found)},
+				f.result)
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&o.Controller, "controller", "bin/mooring-controller", "the controller's program")
-	c.Flags().StringVar(&o.Webhooks, "webhooks", "deploy/kubernetes/webhooks.yaml", "the controller's webhooks")
-	c.Flags().StringVar(&o.Manifest, "manifest", "deploy/kubernetes/install.yaml", "CRD and rights of the controller")
+	c.Flags().StringVar(&o.Controller, "controller", "bin/mooring-controller",
+		"the controller's program")
+	c.Flags().StringVar(&o.Webhooks, "webhooks", "deploy/kubernetes/webhooks.yaml",
+		"the controller's webhooks")
+	c.Flags().StringVar(&o.Manifest, "manifest", "deploy/kubernetes/install.yaml",
+		"CRD and rights of the controller")
 	return c
 }
 
@@ -77,9 +84,12 @@ func grantRows(o grants.Options, found grants.Found) []report.Row {
 		rows = append(rows, raw, ours)
 	}
 	return append(rows,
-		report.Row{Measurement: "writes to the API server, a migration", Candidate: mooring, Unit: report.Each, Value: found.Writes},
-		report.Row{Measurement: "of them that met a conflict", Candidate: mooring, Unit: report.Each, Value: found.Conflicts},
-		report.Row{Measurement: fmt.Sprintf("resident memory beside %d VMs", found.ResidentLaunched), Candidate: mooring, Unit: report.Bytes, Value: found.Memory},
+		report.Row{Measurement: "writes to the API server, a migration", Candidate: mooring,
+			Unit: report.Each, Value: found.Writes},
+		report.Row{Measurement: "of them that met a conflict", Candidate: mooring,
+			Unit: report.Each, Value: found.Conflicts},
+		report.Row{Measurement: fmt.Sprintf("resident memory beside %d VMs",
+			found.ResidentLaunched), Candidate: mooring, Unit: report.Bytes, Value: found.Memory},
 	)
 }
 

@@ -54,7 +54,8 @@ func startAgent(ctx context.Context, binary string, r *runtime) (*realAgent, err
 	a.root = filepath.Join(r.dir, "run")
 	pins := filepath.Join(r.dir, "bpf")
 	a.cmd = exec.CommandContext(ctx, self, "agent", "--root", a.root, "--bpf", pins, "--", binary,
-		"--root", a.root, "--bpf-dir", filepath.Join(pins, "mooring"), "--policy", rules, "--nri-socket", r.socket, "--listen", a.side)
+		"--root", a.root, "--bpf-dir", filepath.Join(pins, "mooring"), "--policy", rules,
+		"--nri-socket", r.socket, "--listen", a.side)
 	a.cmd.Stderr = log
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	a.began = time.Now()
@@ -92,7 +93,8 @@ func agentCommand() *cobra.Command {
 			if err := poddir.Mount(root); err != nil {
 				return err
 			}
-			if err := errors.Join(os.Mkdir(pins, 0o700), unix.Mount("bpf", pins, "bpf", 0, "")); err != nil {
+			if err := errors.Join(os.Mkdir(pins, 0o700),
+				unix.Mount("bpf", pins, "bpf", 0, "")); err != nil {
 				return fmt.Errorf("a bpf file system for the agent: %w", err)
 			}
 			return unix.Exec(args[0], args, os.Environ())
@@ -125,7 +127,8 @@ func (a *realAgent) awaitReady(ctx context.Context) (time.Duration, error) {
 
 // client returns a client of the agent's socket, visible only in its mount namespace.
 func (a *realAgent) client() *admin.Client {
-	return admin.NewClient(filepath.Join("/proc", strconv.Itoa(a.cmd.Process.Pid), "root", a.root, "agent.sock"))
+	return admin.NewClient(filepath.Join("/proc", strconv.Itoa(a.cmd.Process.Pid), "root", a.root,
+		"agent.sock"))
 }
 
 // awaitVMs waits until the agent knows n VM processes.

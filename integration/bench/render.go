@@ -14,6 +14,8 @@ func renderCommand() *cobra.Command {
 		Use:   "render FILE.json DIR",
 		Short: "Render figures to pages in DIR",
 		Args:  cobra.ExactArgs(2),
-		RunE:  func(_ *cobra.Command, args []string) error { return report.RenderFile(args[0], args[1]) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			return report.RenderFile(args[0], args[1])
+		},
 	}
 }

@@ -23,7 +23,9 @@ type idle struct {
 // cores returns CPU time per second.
 func (i idle) cores() float64 { return (i.after.cpu - i.before.cpu) / i.seconds() }
 
-func (i idle) switches() float64 { return float64(i.after.switches-i.before.switches) / i.seconds() }
+func (i idle) switches() float64 {
+	return float64(i.after.switches-i.before.switches) / i.seconds()
+}
 
 func (i idle) seconds() float64 { return i.after.at.Sub(i.before.at).Seconds() }
 
@@ -35,7 +37,9 @@ const (
 
 // resident runs the agent's binary beside n launchers, with or without VMs. It watches the agent
 // for some time after it settled.
-func resident(ctx context.Context, binary string, n int, vms bool, settle, watch time.Duration) (_ idle, err error) {
+func resident(
+	ctx context.Context, binary string, n int, vms bool, settle, watch time.Duration,
+) (_ idle, err error) {
 	h, err := startLaunchers("", n, vms)
 	if err != nil {
 		return idle{}, err

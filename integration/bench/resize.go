@@ -33,7 +33,8 @@ func resizeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resize",
 		Short: "Tell what a resize takes, by the samples of BenchmarkResize",
-		Long: "Reads what `go test -run '^$' -bench Resize ./shim/coordinator` has left in the file that\n" +
+		Long: "Reads what `go test -run '^$' -bench Resize ./shim/coordinator` has left in the " +
+			"file that\n" +
 			"MOORING_SAMPLES named.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -43,12 +44,15 @@ func resizeCommand() *cobra.Command {
 			}
 			return publish(tables{
 				resizeTable: resizeRows(samples, func(s resizeSamples) []float64 { return s.Took }),
-				pauseTable:  resizeRows(samples, func(s resizeSamples) []float64 { return s.Paused }),
+				pauseTable: resizeRows(samples, func(s resizeSamples) []float64 {
+					return s.Paused
+				}),
 			}, result)
 		},
 	}
 	c.Flags().StringVar(&file, "samples", "artefacts/resize.json", "the samples")
-	c.Flags().StringVar(&result, "result", "", "JSON file to write the figures to, and the page beside it")
+	c.Flags().StringVar(&result, "result", "", "JSON file to write the figures to, and the page "+
+		"beside it")
 	return c
 }
 
@@ -82,8 +86,10 @@ func readResizes(file string) (map[string]resizes, error) {
 	}
 	for what, r := range found {
 		n := len(r.Shim.Took)
-		if n == 0 || n != len(r.Shim.Paused) || n != len(r.Libvirt.Took) || n != len(r.Libvirt.Paused) {
-			return nil, fmt.Errorf("%s: %q has %d and %d samples: want some, and as many of each", file, what, n, len(r.Libvirt.Took))
+		if n == 0 || n != len(r.Shim.Paused) || n != len(r.Libvirt.Took) ||
+			n != len(r.Libvirt.Paused) {
+			return nil, fmt.Errorf("%s: %q has %d and %d samples: want some, and as many of each",
+				file, what, n, len(r.Libvirt.Took))
 		}
 	}
 	return found, nil

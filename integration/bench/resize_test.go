@@ -27,11 +27,13 @@ func TestReadResizes(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := readResizes(filepath.Join(t.TempDir(), "none.json")); err == nil || !strings.Contains(err.Error(), "without libvirtd and QEMU") {
+	if _, err := readResizes(filepath.Join(t.TempDir(), "none.json")); err == nil ||
+		!strings.Contains(err.Error(), "without libvirtd and QEMU") {
 		t.Errorf("without a file: %v", err)
 	}
 }

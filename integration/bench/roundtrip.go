@@ -118,7 +118,8 @@ func (a ask) measure(ctx context.Context) (time.Duration, error) {
 		want = 1
 	}
 	if limits != want {
-		return 0, fmt.Errorf("plugin %s set %d limits for a %s, want %d; its log: %s", a.name, limits, a.workload, want, a.log())
+		return 0, fmt.Errorf("plugin %s set %d limits for a %s, want %d; its log: %s", a.name,
+			limits, a.workload, want, a.log())
 	}
 	return took, nil
 }

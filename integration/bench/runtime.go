@@ -47,7 +47,8 @@ func newRuntime(socket string, listed []member) (*runtime, error) {
 	r := &runtime{socket: socket, dir: dir, listed: listed, synced: make(chan time.Duration, 16)}
 	none := filepath.Join(dir, "none")
 	r.Adaptation, err = adaptation.New("bench", "v1.0.0", r.list, update,
-		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(none), adaptation.WithPluginConfigPath(none))
+		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(none),
+		adaptation.WithPluginConfigPath(none))
 	if err == nil {
 		err = r.Start()
 	}
@@ -84,7 +85,9 @@ func (r *runtime) list(ctx context.Context, synchronize adaptation.SyncCB) error
 	return err
 }
 
-func update(context.Context, []*nri.ContainerUpdate) ([]*nri.ContainerUpdate, error) { return nil, nil }
+func update(context.Context, []*nri.ContainerUpdate) ([]*nri.ContainerUpdate, error) {
+	return nil, nil
+}
 
 // create calls the plugin for a new container.
 func (r *runtime) create(ctx context.Context, m member) (*nri.ContainerAdjustment, error) {

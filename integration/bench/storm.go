@@ -142,7 +142,9 @@ func (s *stage) runWithReader(ctx context.Context, during time.Duration) (storm,
 	}
 	// Later events count as lost.
 	waiting, cancel := context.WithTimeout(ctx, eventTimeout)
-	_ = await(waiting, func() (bool, error) { return int(s.ended.Load()) >= found.tracked-found.alive, nil })
+	_ = await(waiting, func() (bool, error) {
+		return int(s.ended.Load()) >= found.tracked-found.alive, nil
+	})
 	cancel()
 	stop()
 	if end := reader.Wait(); !errors.Is(end, context.Canceled) {
@@ -216,7 +218,9 @@ func (s *stage) runForkers(during time.Duration) (found storm, truth map[int]boo
 }
 
 // wrong counts ended processes in the map, and running processes missing there.
-func (s *stage) wrong(truth map[int]bool) (int, error) { return wrong(&s.tracker.View, s.group, truth) }
+func (s *stage) wrong(truth map[int]bool) (int, error) {
+	return wrong(&s.tracker.View, s.group, truth)
+}
 
 // wrongByView is wrong without an open tracker.
 func (s *stage) wrongByView(truth map[int]bool) (int, error) {

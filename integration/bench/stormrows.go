@@ -20,7 +20,8 @@ func stormRows(all map[string]storm) []report.Row {
 			{"wrong in the state, before Resync", float64(s.wrongBefore), nil},
 			{"wrong in the state, after Resync", float64(s.wrong), none},
 		} {
-			rows = append(rows, report.Row{Measurement: figure.what, Candidate: condition, Unit: report.Count, Value: figure.value, Goals: figure.goals})
+			rows = append(rows, report.Row{Measurement: figure.what, Candidate: condition,
+				Unit: report.Count, Value: figure.value, Goals: figure.goals})
 		}
 	}
 	return rows

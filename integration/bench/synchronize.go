@@ -30,7 +30,9 @@ func connections(ctx context.Context, rounds, n int) (samples, error) {
 	return found, nil
 }
 
-func connectOnce(ctx context.Context, name string, listed []member) (whole, synchronize time.Duration, err error) {
+func connectOnce(
+	ctx context.Context, name string, listed []member,
+) (whole, synchronize time.Duration, err error) {
 	c, err := startCandidate(ctx, name, listed)
 	if err != nil {
 		return 0, 0, err
@@ -81,7 +83,9 @@ func handler(ctx context.Context, rounds, n int) (_ []float64, err error) {
 }
 
 // handleOnce uses a new plugin, so that all launchers are unknown to it.
-func handleOnce(ctx context.Context, root string, log *os.File, pods []*nri.PodSandbox, ctrs []*nri.Container) (time.Duration, error) {
+func handleOnce(
+	ctx context.Context, root string, log *os.File, pods []*nri.PodSandbox, ctrs []*nri.Container,
+) (time.Duration, error) {
 	m, err := newMooring(root, log)
 	if err != nil {
 		return 0, err

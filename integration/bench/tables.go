@@ -74,7 +74,8 @@ func roundTripRows(s samples) []report.Row {
 				row.Ratio = &ratio
 			}
 			if name == mooring {
-				row.Goals = []report.Goal{{Of: report.Ratio, Most: mostRoundTrip}, {Of: report.P99, Most: mostP99}}
+				row.Goals = []report.Goal{{Of: report.Ratio, Most: mostRoundTrip},
+					{Of: report.P99, Most: mostP99}}
 			}
 			rows = append(rows, row)
 		}
@@ -99,7 +100,8 @@ func synchronizeRows(s samples, handled []float64) []report.Row {
 }
 
 func handlerRows(b breakdown) []report.Row {
-	rows := []report.Row{{Measurement: "the handler, for a launcher", Unit: report.Seconds, Value: stats.Summarise(b.took).Median}}
+	rows := []report.Row{{Measurement: "the handler, for a launcher", Unit: report.Seconds,
+		Value: stats.Summarise(b.took).Median}}
 	for i, p := range parts() {
 		rows = append(rows, report.Row{Measurement: p.name, Unit: report.Share, Value: b.shares[i]})
 	}
@@ -108,13 +110,20 @@ func handlerRows(b breakdown) []report.Row {
 
 func residentRows(who string, i idle) []report.Row {
 	return []report.Row{
-		{Measurement: "resident memory (RSS)", Candidate: who, Unit: report.Bytes, Value: i.after.rss, Goals: []report.Goal{{Of: report.Value, Most: mostMemory}}},
-		{Measurement: "its proportional share (PSS)", Candidate: who, Unit: report.Bytes, Value: i.after.pss},
-		{Measurement: "memory that is its own (anonymous)", Candidate: who, Unit: report.Bytes, Value: i.after.own},
-		{Measurement: "pages of its program (file)", Candidate: who, Unit: report.Bytes, Value: i.after.rss - i.after.own},
-		{Measurement: "CPU while nothing happens", Candidate: who, Unit: report.Cores, Value: i.cores()},
-		{Measurement: "context switches while nothing happens", Candidate: who, Unit: report.PerSecond, Value: i.switches()},
-		{Measurement: "start until ready", Candidate: who, Unit: report.Seconds, Value: i.ready.Seconds()},
+		{Measurement: "resident memory (RSS)", Candidate: who, Unit: report.Bytes,
+			Value: i.after.rss, Goals: []report.Goal{{Of: report.Value, Most: mostMemory}}},
+		{Measurement: "its proportional share (PSS)", Candidate: who, Unit: report.Bytes,
+			Value: i.after.pss},
+		{Measurement: "memory that is its own (anonymous)", Candidate: who, Unit: report.Bytes,
+			Value: i.after.own},
+		{Measurement: "pages of its program (file)", Candidate: who, Unit: report.Bytes,
+			Value: i.after.rss - i.after.own},
+		{Measurement: "CPU while nothing happens", Candidate: who, Unit: report.Cores,
+			Value: i.cores()},
+		{Measurement: "context switches while nothing happens", Candidate: who,
+			Unit: report.PerSecond, Value: i.switches()},
+		{Measurement: "start until ready", Candidate: who, Unit: report.Seconds,
+			Value: i.ready.Seconds()},
 	}
 }
 

@@ -24,7 +24,9 @@ const (
 
 // unitMemory measures the agent's unit of deploy/systemd beside launchers of a fake runtime.
 // Hundreds of real pods take too long on an emulated node.
-func unitMemory(ctx context.Context, n node.Node, a *agent.Agent, settle time.Duration) (_ []report.Row, err error) {
+func unitMemory(
+	ctx context.Context, n node.Node, a *agent.Agent, settle time.Duration,
+) (_ []report.Row, err error) {
 	release, err := startLaunchersOn(ctx, n)
 	if err != nil {
 		return nil, err
@@ -59,13 +61,16 @@ func startLaunchersOn(ctx context.Context, n node.Node) (release func() error, e
 	answers, output := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := n.Run(ctx, node.Command{Args: []string{selfOnNode, "launchers", "--socket", benchSocket}, Stdin: input, Stdout: output})
+		err := n.Run(ctx,
+			node.Command{Args: []string{selfOnNode, "launchers", "--socket", benchSocket},
+				Stdin: input, Stdout: output})
 		output.CloseWithError(errors.Join(err, io.EOF))
 		ended <- err
 	}()
 	release = func() error { return errors.Join(orders.Close(), <-ended) }
 	if line, err := bufio.NewReader(answers).ReadString('\n'); line != "ready\n" {
-		return nil, fmt.Errorf("starting launchers on the node: they said %q: %w", line, errors.Join(err, release()))
+		return nil, fmt.Errorf("starting launchers on the node: they said %q: %w", line,
+			errors.Join(err, release()))
 	}
 	return release, nil
 }
@@ -85,7 +90,8 @@ func checkKnown(ctx context.Context, a *agent.Agent) error {
 		return launchers == residents && vms == residents, err
 	})
 	if err != nil {
-		return fmt.Errorf("the agent knows %d launchers and %d VM processes, want %d of each: %w", launchers, vms, residents, err)
+		return fmt.Errorf("the agent knows %d launchers and %d VM processes, want %d of each: %w",
+			launchers, vms, residents, err)
 	}
 	return nil
 }
@@ -107,9 +113,12 @@ func unitRows(ctx context.Context, n node.Node, pid string) ([]report.Row, error
 	var rows []report.Row
 	for _, figure := range []struct{ what, command string }{
 		{"resident memory (RSS)", "awk '/^Rss:/ {print $2 * 1024}' /proc/" + pid + "/smaps_rollup"},
-		{"its proportional share (PSS)", "awk '/^Pss:/ {print $2 * 1024}' /proc/" + pid + "/smaps_rollup"},
-		{"memory that is its own (anonymous)", "awk '/^Anonymous:/ {print $2 * 1024}' /proc/" + pid + "/smaps_rollup"},
-		{"the unit's cgroup (memory.current)", "systemctl show --property=MemoryCurrent --value mooring-agent.service"},
+		{"its proportional share (PSS)", "awk '/^Pss:/ {print $2 * 1024}' /proc/" + pid +
+			"/smaps_rollup"},
+		{"memory that is its own (anonymous)", "awk '/^Anonymous:/ {print $2 * 1024}' /proc/" +
+			pid + "/smaps_rollup"},
+		{"the unit's cgroup (memory.current)", "systemctl show --property=MemoryCurrent --value " +
+			"mooring-agent.service"},
 	} {
 		text, err := n.Output(ctx, "sh", "-c", figure.command)
 		if err != nil {

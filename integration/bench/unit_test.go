@@ -31,7 +31,8 @@ func (n *fakeNode) Output(_ context.Context, args ...string) (string, error) {
 func (n *fakeNode) Run(_ context.Context, c node.Command) error { return n.run(c) }
 
 func TestUnitRows(t *testing.T) {
-	n := &fakeNode{answers: map[string]string{"Rss": "31e6", "Pss": "3e7", "Anonymous": "12000000", "MemoryCurrent": "16000000"}}
+	n := &fakeNode{answers: map[string]string{"Rss": "31e6", "Pss": "3e7", "Anonymous": "12000000",
+		"MemoryCurrent": "16000000"}}
 	rows, err := unitRows(t.Context(), n, "42")
 	if err != nil || len(rows) != 4 {
 		t.Fatalf("rows = %v, %v, want four", rows, err)
@@ -40,7 +41,8 @@ func TestUnitRows(t *testing.T) {
 		t.Errorf("31 MB are %q, %v", v, err)
 	}
 	n.answers["MemoryCurrent"] = "[not set]"
-	if _, err := unitRows(t.Context(), n, "42"); err == nil || !strings.Contains(err.Error(), "memory.current") {
+	if _, err := unitRows(t.Context(), n, "42"); err == nil ||
+		!strings.Contains(err.Error(), "memory.current") {
 		t.Errorf("err = %v, want it to name what is missing", err)
 	}
 }

@@ -45,7 +45,8 @@ func beVM(memory int, in io.Reader, out io.Writer) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGTERM)
 	if memory > 0 {
-		_, err := unix.Mmap(-1, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+		_, err := unix.Mmap(-1, 0, memory, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 		if err != nil {
 			return fmt.Errorf("memory of the VM: %w", err)
 		}
@@ -104,7 +105,8 @@ func standInVM(ctx context.Context, program string, memory int) *exec.Cmd {
 // qemuVM is QEMU with firmware only. It prints a greeting after its setup. Its processor is
 // stopped, because an emulated one would occupy a CPU during the measurement.
 func qemuVM(ctx context.Context, program string) *exec.Cmd {
-	return exec.CommandContext(ctx, program, "-nodefaults", "-display", "none", "-accel", "tcg", "-m", "64", "-S", "-qmp", "stdio")
+	return exec.CommandContext(ctx, program, "-nodefaults", "-display", "none", "-accel", "tcg",
+		"-m", "64", "-S", "-qmp", "stdio")
 }
 
 // startVM starts a VM process in a cgroup, and waits until it can receive SIGTERM.

@@ -45,7 +45,8 @@ type member struct {
 // plain is a container without a VM.
 func plain(number int) member {
 	pod := newPod(number, "app")
-	pod.Labels = map[string]string{"app.kubernetes.io/name": "app", "pod-template-hash": "7d4b9c6f5d"}
+	pod.Labels = map[string]string{"app.kubernetes.io/name": "app",
+		"pod-template-hash": "7d4b9c6f5d"}
 	pod.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
 	return member{pod, newContainer(pod, "app")}
 }
@@ -54,15 +55,17 @@ func plain(number int) member {
 // README.
 func launcher(number int) member {
 	pod := newPod(number, "vm")
-	pod.Labels = map[string]string{"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": pod.Uid}
+	pod.Labels = map[string]string{"kubevirt.io": "virt-launcher",
+		"kubevirt.io/created-by": pod.Uid}
 	pod.Annotations = map[string]string{
-		"kubernetes.io/config.source":                 "api",
-		"kubevirt.io/domain":                          pod.Name,
-		"devices.memlock.mooring.dev":                 "vfio=1",
-		"guest-memory.memlock.mooring.dev":            "4Gi",
-		"memory.high.cgroup.mooring.dev":              "5632Mi",
-		"required-plugins.noderesource.dev":           `["mooring"]`,
-		ulimitsKey:                                    "[{type: memlock, hard: 5368709120, soft: 5368709120}]",
+		"kubernetes.io/config.source":       "api",
+		"kubevirt.io/domain":                pod.Name,
+		"devices.memlock.mooring.dev":       "vfio=1",
+		"guest-memory.memlock.mooring.dev":  "4Gi",
+		"memory.high.cgroup.mooring.dev":    "5632Mi",
+		"required-plugins.noderesource.dev": `["mooring"]`,
+		ulimitsKey: "[{type: memlock, hard: 5368709120, soft: " +
+			"5368709120}]",
 		"post.hook.backup.velero.io/container":        launcherName,
 		"kubevirt.io/migrationTransportUnix":          "true",
 		"kubectl.kubernetes.io/default-container":     launcherName,
@@ -74,10 +77,12 @@ func launcher(number int) member {
 func newPod(number int, kind string) *nri.PodSandbox {
 	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", number)
 	return &nri.PodSandbox{
-		Id: fmt.Sprintf("%064x", number), Uid: uid, Namespace: namespace, Name: fmt.Sprintf("%s-%d", kind, number),
+		Id: fmt.Sprintf("%064x", number), Uid: uid, Namespace: namespace,
+		Name:           fmt.Sprintf("%s-%d", kind, number),
 		RuntimeHandler: "runc",
 		Linux: &nri.LinuxPodSandbox{
-			CgroupParent: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice",
+			CgroupParent: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" +
+				strings.ReplaceAll(uid, "-", "_") + ".slice",
 		},
 	}
 }
@@ -87,16 +92,21 @@ func newPod(number int, kind string) *nri.PodSandbox {
 func newContainer(pod *nri.PodSandbox, name string) *nri.Container {
 	return &nri.Container{
 		Id: containerID(pod, name), PodSandboxId: pod.Id, Name: name,
-		State:  nri.ContainerState_CONTAINER_CREATED,
-		Labels: map[string]string{"io.kubernetes.container.name": name, "io.kubernetes.pod.uid": pod.Uid},
-		Args:   []string{"/usr/bin/" + name, "--name", pod.Name, "--uid", pod.Uid},
-		Env:    []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOSTNAME=" + pod.Name, "KUBERNETES_SERVICE_PORT=443"},
-		Mounts: []*nri.Mount{bind("/etc/hosts"), bind("/etc/hostname"), bind("/etc/resolv.conf"), bind("/dev/shm")},
+		State: nri.ContainerState_CONTAINER_CREATED,
+		Labels: map[string]string{"io.kubernetes.container.name": name,
+			"io.kubernetes.pod.uid": pod.Uid},
+		Args: []string{"/usr/bin/" + name, "--name", pod.Name, "--uid", pod.Uid},
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOSTNAME=" + pod.Name,
+			"KUBERNETES_SERVICE_PORT=443"},
+		Mounts: []*nri.Mount{bind("/etc/hosts"), bind("/etc/hostname"), bind("/etc/resolv.conf"),
+			bind("/dev/shm")},
 		Linux: &nri.LinuxContainer{
-			CgroupsPath: fmt.Sprintf("kubepods-burstable-pod%s.slice:cri-containerd:%s", pod.Uid, pod.Id),
+			CgroupsPath: fmt.Sprintf("kubepods-burstable-pod%s.slice:cri-containerd:%s",
+				pod.Uid, pod.Id),
 			Resources: &nri.LinuxResources{
 				Memory: &nri.LinuxMemory{Limit: nri.Int64(6 * gib)},
-				Cpu:    &nri.LinuxCPU{Shares: nri.UInt64(uint64(102)), Quota: nri.Int64(int64(200000)), Period: nri.UInt64(uint64(100000))},
+				Cpu: &nri.LinuxCPU{Shares: nri.UInt64(uint64(102)),
+					Quota: nri.Int64(int64(200000)), Period: nri.UInt64(uint64(100000))},
 			},
 		},
 	}
@@ -107,5 +117,6 @@ func containerID(pod *nri.PodSandbox, name string) string {
 }
 
 func bind(path string) *nri.Mount {
-	return &nri.Mount{Destination: path, Source: "/var/lib/containerd" + path, Type: "bind", Options: []string{"rbind", "rprivate", "rw"}}
+	return &nri.Mount{Destination: path, Source: "/var/lib/containerd" + path, Type: "bind",
+		Options: []string{"rbind", "rprivate", "rw"}}
 }

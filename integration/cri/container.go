@@ -50,13 +50,15 @@ func (c Container) config() *runtimeapi.ContainerConfig {
 		Devices:  c.devices(),
 		Mounts:   c.mounts(),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.MemoryLimit, CpuShares: 102,
+			Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.MemoryLimit,
+				CpuShares:   102,
 				OomScoreAdj: 900},
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 				RunAsUser:  &runtimeapi.Int64Value{Value: c.User},
 				Privileged: c.Privileged,
 				NoNewPrivs: !c.Privileged,
-				Seccomp:    &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+				Seccomp: &runtimeapi.SecurityProfile{
+					ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
 		},
 	}
@@ -65,7 +67,8 @@ func (c Container) config() *runtimeapi.ContainerConfig {
 func (c Container) devices() []*runtimeapi.Device {
 	var all []*runtimeapi.Device
 	for _, path := range c.Devices {
-		all = append(all, &runtimeapi.Device{ContainerPath: path, HostPath: path, Permissions: "rw"})
+		all = append(all, &runtimeapi.Device{ContainerPath: path, HostPath: path,
+			Permissions: "rw"})
 	}
 	return all
 }
@@ -137,13 +140,15 @@ const execTimeout = 500
 
 // Exec runs a command in the container and returns its standard output.
 func (i *Instance) Exec(ctx context.Context, args ...string) (string, error) {
-	r, err := i.Sandbox.client.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args,
-		Timeout: execTimeout})
+	r, err := i.Sandbox.client.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args,
+			Timeout: execTimeout})
 	if err != nil {
 		return "", fmt.Errorf("running %v in container %s: %w", args, i.Name, err)
 	}
 	if r.ExitCode != 0 {
-		return string(r.Stdout), fmt.Errorf("running %v in container %s: exit code %d: %s", args, i.Name,
+		return string(r.Stdout), fmt.Errorf("running %v in container %s: exit code %d: %s",
+			args, i.Name,
 			r.ExitCode, r.Stderr)
 	}
 	return string(r.Stdout), nil

@@ -10,7 +10,8 @@ import (
 // RemovePods stops and removes all pods with these labels.
 func (c *Client) RemovePods(ctx context.Context, labels map[string]string) error {
 	r, err := c.ListPodSandbox(ctx,
-		&runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels}})
+		&runtimeapi.ListPodSandboxRequest{
+			Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels}})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}

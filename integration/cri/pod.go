@@ -65,7 +65,8 @@ func (p Pod) config() *runtimeapi.PodSandboxConfig {
 	}
 	maps.Copy(labels, p.Labels)
 	c := &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace,
+			Uid: p.UID},
 		LogDirectory: "/var/log/pods/" + p.Namespace + "_" + p.Name + "_" + p.UID,
 		Labels:       labels,
 		Annotations:  p.Annotations,
@@ -74,7 +75,8 @@ func (p Pod) config() *runtimeapi.PodSandboxConfig {
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 				NamespaceOptions: p.namespaces(),
 				Privileged:       p.Privileged,
-				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+				Seccomp: &runtimeapi.SecurityProfile{
+					ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
 		},
 	}
@@ -119,9 +121,9 @@ func (s *Sandbox) Remove(ctx context.Context) error {
 }
 
 // RemoveByForce removes the pod without stopping it first. A missing pod is no error, as in CRI. It
-// removes the containers before their pod, as kubelet does. If containerd 2.4 removes the containers
-// with the pod, it can deadlock with an NRI plugin that connects: RemovePodSandbox takes a read lock
-// and then a nested one for each container, while the plugin waits for the write lock.
+// removes the containers before their pod, as kubelet does. If containerd 2.4 removes the
+// containers with the pod, it can deadlock with an NRI plugin that connects: RemovePodSandbox takes
+// a read lock and then a nested one for each container, while the plugin waits for the write lock.
 func (s *Sandbox) RemoveByForce(ctx context.Context) error {
 	all, err := s.containers(ctx, nil)
 	if err != nil {

@@ -40,12 +40,14 @@ func (i *Instance) PreStop(ctx context.Context, grace time.Duration, hook ...str
 
 // hook runs a command in the container, without a timeout of the runtime.
 func (i *Instance) hook(ctx context.Context, args []string) error {
-	r, err := i.Sandbox.client.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args})
+	r, err := i.Sandbox.client.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args})
 	if err != nil {
 		return fmt.Errorf("running the preStop hook of container %s: %w", i.Name, err)
 	}
 	if r.ExitCode != 0 {
-		return fmt.Errorf("the preStop hook of container %s: exit code %d: %s%s", i.Name, r.ExitCode,
+		return fmt.Errorf("the preStop hook of container %s: exit code %d: %s%s",
+			i.Name, r.ExitCode,
 			r.Stdout, r.Stderr)
 	}
 	return nil

@@ -43,10 +43,13 @@ func startCluster(ctx context.Context) *cluster {
 // buildPrograms builds Kubernetes and KubeVirt where they are not cached. The node comes first:
 // the build only gets otherwise idle processor time.
 func buildPrograms(ctx context.Context) error {
-	build := exec.CommandContext(ctx, "nice", "-n", "19", "make", "--no-print-directory", "kubernetes", "kubevirt")
+	build := exec.CommandContext(ctx, "nice", "-n", "19", "make", "--no-print-directory",
+		"kubernetes", "kubevirt")
 	build.Cancel = func() error { return build.Process.Signal(syscall.SIGTERM) }
 	build.WaitDelay = 10 * time.Second
-	build.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") })
+	build.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "MAKE")
+	})
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building Kubernetes and KubeVirt: %w\n%s", err, out)
 	}
@@ -117,7 +120,8 @@ func (c *cluster) applyRoles(ctx context.Context) error {
 		return err
 	}
 	kinds := []string{
-		"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret",
+		"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole",
+		"ClusterRoleBinding", "Role", "RoleBinding", "Secret",
 	}
 	for _, o := range objects {
 		if !slices.Contains(kinds, o.GetKind()) {

@@ -54,20 +54,25 @@ type part struct {
 func parts() []part {
 	return []part{
 		{
-			"MEMORY LOCK", "A pod asks for lockable memory in annotations. The policy of the node decides. " +
-				"The container starts with that limit, or is refused with a reason.", (*demo).showMemoryLock,
+			"MEMORY LOCK", "A pod asks for lockable memory in annotations. The policy of the " +
+				"node decides. " +
+				"The container starts with that limit, or is refused with a reason.",
+			(*demo).showMemoryLock,
 		},
 		{
 			"LIFECYCLE", "These VMs run in the libvirt of the node, outside of their pods. " +
 				"A VM ends when its pod ends.", (*demo).showLifecycle,
 		},
 		{
-			"LIVE RESIZE", "A sidecar in the pod changes the size of a running VM. The guest confirms it.",
+			"LIVE RESIZE", "A sidecar in the pod changes the size of a running VM. The guest " +
+				"confirms it.",
 			(*demo).showResize,
 		},
 		{
-			"QUOTA", "A live migration needs a second pod, and the quota of the namespace has no room for it. " +
-				"This part runs on this machine: etcd, kube-apiserver, KubeVirt's virt-controller.", (*demo).showMigration,
+			"QUOTA", "A live migration needs a second pod, and the quota of the namespace has no " +
+				"room for it. " +
+				"This part runs on this machine: etcd, kube-apiserver, KubeVirt's virt-controller.",
+			(*demo).showMigration,
 		},
 	}
 }
@@ -100,9 +105,13 @@ func (d *demo) conclude(took time.Duration) error {
 		return fmt.Errorf("%d of %d checks failed, see WRONG above", d.failed, d.passed+d.failed)
 	}
 	d.screen.line("")
-	d.screen.line(d.screen.in(bold, fmt.Sprintf("All %d checks passed, in %v.", d.passed, took.Round(time.Second))))
-	d.screen.line(`On a node of "hack/node up" the pods stay until the next "make run". To look around there: ` +
-		`hack/node shell, then mooring ps, mooring inspect POD, mooring watch. hack/node down ends the node.`)
+	d.screen.line(d.screen.in(bold, fmt.Sprintf("All %d checks passed, in %v.", d.passed,
+		took.Round(time.Second))))
+	d.screen.line(
+		`On a node of "hack/node up" the pods stay until the next "make run". To look around ` +
+			`there: ` +
+			`hack/node shell, then mooring ps, mooring inspect POD, mooring watch. hack/node ` +
+			`down ends the node.`)
 	return nil
 }
 
@@ -111,7 +120,8 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err := d.cri.RemovePods(ctx, labels()); err != nil {
 		return fmt.Errorf("removing the pods of an earlier run: %w", err)
 	}
-	pid, err := d.node.Output(ctx, "systemctl", "show", "--property=MainPID", "--value", "containerd.service")
+	pid, err := d.node.Output(ctx, "systemctl", "show", "--property=MainPID", "--value",
+		"containerd.service")
 	if err != nil {
 		return err
 	}
@@ -131,12 +141,15 @@ func (d *demo) check(ok bool, shown, wrong string) {
 }
 
 // labels find the pods of an earlier run.
-func labels() map[string]string { return map[string]string{"app.kubernetes.io/name": "mooring-demo"} }
+func labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "mooring-demo"}
+}
 
 // pod is the pod vm-NUMBER. The policy's profile recognises it as a launcher unless it is plain.
 func pod(number int, annotations map[string]string, plain bool) cri.Pod {
 	p := cri.Pod{
-		Namespace: namespace, Name: podName(number), UID: fmt.Sprintf("00000000-0000-4000-8000-%012d", number),
+		Namespace: namespace, Name: podName(number),
+		UID:         fmt.Sprintf("00000000-0000-4000-8000-%012d", number),
 		Annotations: annotations, Labels: labels(),
 	}
 	if !plain {
@@ -148,7 +161,9 @@ func pod(number int, annotations map[string]string, plain bool) cri.Pod {
 func podName(number int) string { return fmt.Sprintf("vm-%d", number) }
 
 // await polls until done returns true. It returns false after waitTimeout.
-func (d *demo) await(ctx context.Context, what string, done func() (bool, error)) (ok bool, err error) {
+func (d *demo) await(
+	ctx context.Context, what string, done func() (bool, error),
+) (ok bool, err error) {
 	late, tick := time.After(waitTimeout), time.NewTicker(200*time.Millisecond)
 	defer tick.Stop()
 	err = d.screen.during("waiting for "+what, func() error {

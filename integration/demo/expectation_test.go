@@ -13,25 +13,37 @@ func TestCompare(t *testing.T) {
 		outcome     outcome
 		wrong       []string
 	}{
-		"as expected":           {expectation{memlock: "5Gi", files: files}, outcome{memlock: "5Gi", files: files}, nil},
-		"the default":           {expectation{memlock: defaultLock}, outcome{memlock: "8Mi"}, nil},
-		"another memory lock":   {expectation{memlock: "5Gi"}, outcome{memlock: "8Mi"}, []string{"RLIMIT_MEMLOCK is 8Mi, should be 5Gi"}},
-		"more than the default": {expectation{memlock: defaultLock}, outcome{memlock: "5Gi"}, []string{"RLIMIT_MEMLOCK is 5Gi, should be 8Mi"}},
+		"as expected": {expectation{memlock: "5Gi", files: files},
+			outcome{memlock: "5Gi", files: files}, nil},
+		"the default": {expectation{memlock: defaultLock}, outcome{memlock: "8Mi"}, nil},
+		"another memory lock": {expectation{memlock: "5Gi"}, outcome{memlock: "8Mi"},
+			[]string{"RLIMIT_MEMLOCK is 8Mi, should be 5Gi"}},
+		"more than the default": {expectation{memlock: defaultLock}, outcome{memlock: "5Gi"},
+			[]string{"RLIMIT_MEMLOCK is 5Gi, should be 8Mi"}},
 		"soft below hard": {
-			expectation{memlock: "5Gi"}, outcome{memlock: "soft 8Mi, hard 5Gi"}, []string{"RLIMIT_MEMLOCK is soft 8Mi, hard 5Gi, should be 5Gi"},
+			expectation{memlock: "5Gi"}, outcome{memlock: "soft 8Mi, hard 5Gi"},
+			[]string{"RLIMIT_MEMLOCK is soft 8Mi, hard 5Gi, should be 5Gi"},
 		},
 		"another file content": {
-			expectation{memlock: "8Mi", files: files}, outcome{memlock: "8Mi", files: []cgroupFile{{"memory.high", "max"}, files[1]}},
+			expectation{memlock: "8Mi", files: files},
+			outcome{memlock: "8Mi", files: []cgroupFile{{"memory.high", "max"}, files[1]}},
 			[]string{"memory.high should be 1073741824"},
 		},
-		"a file is missing":  {expectation{memlock: "8Mi", files: files}, outcome{memlock: "8Mi", files: files[:1]}, []string{"pids.max should be 512"}},
-		"refused":            {expectation{refusal: []string{"64Gi", "16Gi"}}, outcome{refusal: "64Gi is more than 16Gi"}, nil},
-		"another refusal":    {expectation{refusal: []string{"16Gi"}}, outcome{refusal: "no quantity"}, []string{"the refusal should contain 16Gi: no quantity"}},
-		"runs unexpectedly":  {expectation{refusal: []string{"64Gi"}}, outcome{memlock: "8Mi"}, []string{"runs, but should be refused"}},
-		"unexpected refusal": {expectation{memlock: "5Gi"}, outcome{refusal: "no rule"}, []string{"refused, but should run: no rule"}},
+		"a file is missing": {expectation{memlock: "8Mi", files: files},
+			outcome{memlock: "8Mi", files: files[:1]}, []string{"pids.max should be 512"}},
+		"refused": {expectation{refusal: []string{"64Gi", "16Gi"}},
+			outcome{refusal: "64Gi is more than 16Gi"}, nil},
+		"another refusal": {expectation{refusal: []string{"16Gi"}},
+			outcome{refusal: "no quantity"},
+			[]string{"the refusal should contain 16Gi: no quantity"}},
+		"runs unexpectedly": {expectation{refusal: []string{"64Gi"}}, outcome{memlock: "8Mi"},
+			[]string{"runs, but should be refused"}},
+		"unexpected refusal": {expectation{memlock: "5Gi"}, outcome{refusal: "no rule"},
+			[]string{"refused, but should run: no rule"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.wrong, test.expectation.compare(test.outcome, "8Mi")); diff != "" {
+			if diff := cmp.Diff(test.wrong, test.expectation.compare(test.outcome, "8Mi")); diff !=
+				"" {
 				t.Error(diff)
 			}
 		})

@@ -80,13 +80,18 @@ func (d *demo) showEnding(ctx context.Context, number int, e ending) error {
 	if err != nil {
 		return err
 	}
-	tied, err := d.await(ctx, "the agent to find the VM", func() (bool, error) { return d.isTied(ctx, number, pid) })
+	tied, err := d.await(ctx, "the agent to find the VM",
+		func() (bool, error) { return d.isTied(ctx, number, pid) })
 	if err != nil {
 		return err
 	}
-	d.check(tied, "QEMU runs outside of the pod, and the agent ties it to the pod", "the agent does not tie the VM to its pod")
+	d.check(tied, "QEMU runs outside of the pod, and the agent ties it to the pod",
+		"the agent does not tie the VM to its pod")
 	var happened string
-	if err := d.screen.during("ending the pod", func() (err error) { happened, err = e.end(ctx, d, launcher); return err }); err != nil {
+	if err := d.screen.during("ending the pod", func() (err error) {
+		happened, err = e.end(ctx, d, launcher)
+		return err
+	}); err != nil {
 		return err
 	}
 	gone, err := d.await(ctx, "QEMU to end", func() (bool, error) { return d.isGone(ctx, pid) })
@@ -98,7 +103,9 @@ func (d *demo) showEnding(ctx context.Context, number int, e ending) error {
 }
 
 // runLauncher runs a launcher pod.
-func (d *demo) runLauncher(ctx context.Context, number int, annotations map[string]string) (*cri.Instance, error) {
+func (d *demo) runLauncher(
+	ctx context.Context, number int, annotations map[string]string,
+) (*cri.Instance, error) {
 	sandbox, err := d.cri.RunPod(ctx, pod(number, annotations, false))
 	if err != nil {
 		return nil, err
@@ -111,7 +118,8 @@ func (d *demo) createDomain(ctx context.Context, name string) (pid string, err e
 	var stderr bytes.Buffer
 	create := node.Command{
 		Args:  []string{"virsh", "--quiet", "create", "/dev/stdin"},
-		Stdin: strings.NewReader(fmt.Sprintf(firmwareXML, name)), Stdout: io.Discard, Stderr: &stderr,
+		Stdin: strings.NewReader(fmt.Sprintf(firmwareXML, name)), Stdout: io.Discard,
+		Stderr: &stderr,
 	}
 	if err := d.node.Run(ctx, create); err != nil {
 		return "", fmt.Errorf("virsh create: %w: %s", err, &stderr)
@@ -133,6 +141,7 @@ func (d *demo) isTied(ctx context.Context, number int, pid string) (bool, error)
 }
 
 func (d *demo) isGone(ctx context.Context, pid string) (bool, error) {
-	out, err := d.node.Output(ctx, "sh", "-c", "grep -q qemu /proc/$0/cmdline && echo running || echo gone", pid)
+	out, err := d.node.Output(ctx, "sh", "-c", "grep -q qemu /proc/$0/cmdline && echo running || "+
+		"echo gone", pid)
 	return out == "gone", err
 }

@@ -27,7 +27,8 @@ type launcher struct {
 func withAgent() []launcher {
 	return []launcher{
 		{
-			title:       "a VM with a VFIO device: 4Gi of guest memory, and 1Gi that libvirt adds for device I/O",
+			title: "a VM with a VFIO device: 4Gi of guest memory, and 1Gi that libvirt " +
+				"adds for device I/O",
 			annotations: map[string]string{api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1"},
 			memoryLimit: 5 * gib,
 			expect:      expectation{memlock: "5Gi"},
@@ -48,14 +49,16 @@ func withAgent() []launcher {
 			memoryLimit: 2 * gib,
 			expect: expectation{
 				memlock: defaultLock,
-				files:   []cgroupFile{{"memory.high", "1610612736"}, {"memory.swap.max", "0"}, {"pids.max", "512"}},
+				files: []cgroupFile{{"memory.high", "1610612736"}, {"memory.swap.max", "0"},
+					{"pids.max", "512"}},
 			},
 		},
 		{
 			title:       "a VM that asks for more than the 16Gi of the policy",
 			annotations: map[string]string{api.RequiresLockKey: "true", api.ValueKey: "64Gi"},
 			memoryLimit: 2 * gib,
-			expect:      expectation{refusal: []string{"mooring refuses", api.ValueKey, `"64Gi"`, "16Gi"}},
+			expect: expectation{refusal: []string{"mooring refuses", api.ValueKey,
+				`"64Gi"`, "16Gi"}},
 		},
 		{
 			title:       "a VM with an invalid quantity",
@@ -107,7 +110,8 @@ func (d *demo) showMemoryLock(ctx context.Context) error {
 // withoutAgent stops the agent, calls do, and starts the agent again in every case.
 func (d *demo) withoutAgent(ctx context.Context, do func() error) (err error) {
 	// The pod of the live resize starts in the background and needs the agent.
-	if err := d.screen.during("starting "+podName(resizeNumber)+" for a later part", d.resized.awaitStart); err != nil {
+	if err := d.screen.during("starting "+podName(resizeNumber)+" for a later part",
+		d.resized.awaitStart); err != nil {
 		return err
 	}
 	d.screen.step("stopping the agent")
@@ -197,6 +201,7 @@ func (d *demo) limitsOf(ctx context.Context, c *cri.Instance, files []cgroupFile
 
 // memlockOf is RLIMIT_MEMLOCK of a process of the node, as a quantity.
 func (d *demo) memlockOf(ctx context.Context, pid string) (string, error) {
-	limit, err := d.node.Output(ctx, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", "--pid="+pid)
+	limit, err := d.node.Output(ctx, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings",
+		"--raw", "--pid="+pid)
 	return limitOf(limit), err
 }

@@ -31,12 +31,14 @@ func poll(ctx context.Context, done func(context.Context) (bool, error)) error {
 }
 
 func (d *demo) showMigration(ctx context.Context) error {
-	const starting = "starting kube-apiserver and KubeVirt (the first time they are built from their modules)"
+	const starting = "starting kube-apiserver and KubeVirt (the first time they are built from " +
+		"their modules)"
 	if err := d.screen.during(starting, func() error { return d.cluster.await(ctx) }); err != nil {
 		return err
 	}
 	m := &migration{demo: d, api: d.cluster.Client}
-	for _, step := range []func(context.Context) error{m.startVM, m.migrate, m.startController, m.finish} {
+	for _, step := range []func(context.Context) error{m.startVM, m.migrate,
+		m.startController, m.finish} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -56,17 +58,21 @@ type migration struct {
 
 // startVM creates the namespace, its quota, and a running VM.
 func (m *migration) startVM(ctx context.Context) error {
-	m.screen.step("a namespace with a quota of " + quotaMemory + ", and VM " + vmName + " of " + vmMemory + " in it")
-	err := m.screen.during("virt-controller creates the launcher pod, and the VM starts", func() error {
-		if err := m.createNamespace(ctx); err != nil {
-			return err
-		}
-		m.vmi = kubevirttest.NewVMI(namespace, vmName, kubevirttest.Size{Cores: 1, Memory: vmMemory})
-		if err := m.api.Create(ctx, m.vmi); err != nil {
-			return err
-		}
-		return m.poll(ctx, m.vmi, "VM "+vmName+" to run", func() bool { return m.vmi.IsRunning() && m.vmi.Status.NodeName != "" })
-	})
+	m.screen.step("a namespace with a quota of " + quotaMemory + ", and VM " + vmName + " of " +
+		vmMemory + " in it")
+	err := m.screen.during("virt-controller creates the launcher pod, and the VM starts",
+		func() error {
+			if err := m.createNamespace(ctx); err != nil {
+				return err
+			}
+			m.vmi = kubevirttest.NewVMI(namespace, vmName,
+				kubevirttest.Size{Cores: 1, Memory: vmMemory})
+			if err := m.api.Create(ctx, m.vmi); err != nil {
+				return err
+			}
+			return m.poll(ctx, m.vmi, "VM "+vmName+" to run",
+				func() bool { return m.vmi.IsRunning() && m.vmi.Status.NodeName != "" })
+		})
 	if err != nil {
 		return err
 	}
@@ -82,19 +88,25 @@ func (m *migration) startVM(ctx context.Context) error {
 
 // createNamespace returns when VMs can be created and the quota is enforced.
 func (m *migration) createNamespace(ctx context.Context) error {
-	if err := m.api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+	if err := m.api.Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return err
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
-	if err := m.poll(ctx, account, "the service account of the namespace", func() bool { return true }); err != nil {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "default"}}
+	if err := m.poll(ctx, account, "the service account of the namespace",
+		func() bool { return true }); err != nil {
 		return err
 	}
-	m.quota = &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}}
-	m.quota.Spec.Hard = corev1.ResourceList{corev1.ResourceRequestsMemory: resource.MustParse(quotaMemory)}
+	m.quota = &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "quota"}}
+	m.quota.Spec.Hard = corev1.ResourceList{
+		corev1.ResourceRequestsMemory: resource.MustParse(quotaMemory)}
 	if err := m.api.Create(ctx, m.quota); err != nil {
 		return err
 	}
-	return m.poll(ctx, m.quota, "the quota to be enforced", func() bool { return len(m.quota.Status.Hard) > 0 })
+	return m.poll(ctx, m.quota, "the quota to be enforced",
+		func() bool { return len(m.quota.Status.Hard) > 0 })
 }
 
 // migrate begins the migration while mooring-controller does not run.
@@ -118,16 +130,20 @@ func (m *migration) migrate(ctx context.Context) error {
 		return err
 	}
 	m.check(m.object.Status.Phase == virtv1.MigrationPending,
-		fmt.Sprintf("the migration is %s: %s", m.object.Status.Phase, virtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota),
-		fmt.Sprintf("the migration is %s, should be %s", m.object.Status.Phase, virtv1.MigrationPending))
+		fmt.Sprintf("the migration is %s: %s", m.object.Status.Phase,
+			virtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota),
+		fmt.Sprintf("the migration is %s, should be %s", m.object.Status.Phase,
+			virtv1.MigrationPending))
 	return nil
 }
 
 // rejected reports whether KubeVirt found no room for the target pod.
 func (m *migration) rejected() bool {
-	return slices.ContainsFunc(m.object.Status.Conditions, func(c virtv1.VirtualMachineInstanceMigrationCondition) bool {
-		return c.Type == virtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota && c.Status == corev1.ConditionTrue
-	})
+	return slices.ContainsFunc(m.object.Status.Conditions,
+		func(c virtv1.VirtualMachineInstanceMigrationCondition) bool {
+			return c.Type == virtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota &&
+				c.Status == corev1.ConditionTrue
+		})
 }
 
 // startController starts mooring-controller, and waits until the target pod has its room.
@@ -138,7 +154,8 @@ func (m *migration) startController(ctx context.Context) error {
 		if err := m.cluster.startController(ctx); err != nil {
 			return err
 		}
-		return m.poll(ctx, m.object, "the target pod", func() bool { return m.object.Status.Phase == virtv1.MigrationPreparingTarget })
+		return m.poll(ctx, m.object, "the target pod",
+			func() bool { return m.object.Status.Phase == virtv1.MigrationPreparingTarget })
 	})
 	if err != nil {
 		return err
@@ -147,7 +164,8 @@ func (m *migration) startController(ctx context.Context) error {
 		return err
 	}
 	now := m.memory(m.quota.Spec.Hard)
-	m.check(now.Cmp(*base) > 0, fmt.Sprintf("the quota is %s during the migration, and the target pod has started", mebibytes(now)),
+	m.check(now.Cmp(*base) > 0, fmt.Sprintf("the quota is %s during the migration, and the "+
+		"target pod has started", mebibytes(now)),
 		fmt.Sprintf("the quota is still %s", mebibytes(now)))
 	return nil
 }
@@ -170,11 +188,15 @@ func (m *migration) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	succeeded := m.object.Status.Phase == virtv1.MigrationSucceeded && m.vmi.Status.NodeName != m.source
-	m.check(succeeded, fmt.Sprintf("the migration is %s, the VM runs on %s", m.object.Status.Phase, m.vmi.Status.NodeName),
-		fmt.Sprintf("the migration is %s, the VM runs on %s", m.object.Status.Phase, m.vmi.Status.NodeName))
+	succeeded := m.object.Status.Phase == virtv1.MigrationSucceeded &&
+		m.vmi.Status.NodeName != m.source
+	m.check(succeeded, fmt.Sprintf("the migration is %s, the VM runs on %s", m.object.Status.Phase,
+		m.vmi.Status.NodeName),
+		fmt.Sprintf("the migration is %s, the VM runs on %s", m.object.Status.Phase,
+			m.vmi.Status.NodeName))
 	err = m.screen.during("the source pod ends", func() error {
-		return m.poll(ctx, m.quota, "the old quota", func() bool { return m.memory(m.quota.Spec.Hard).Cmp(base) == 0 })
+		return m.poll(ctx, m.quota, "the old quota",
+			func() bool { return m.memory(m.quota.Spec.Hard).Cmp(base) == 0 })
 	})
 	if err != nil {
 		return err
@@ -184,7 +206,9 @@ func (m *migration) finish(ctx context.Context) error {
 }
 
 // poll reads an object until it is there and done returns true.
-func (m *migration) poll(ctx context.Context, o client.Object, what string, done func() bool) error {
+func (m *migration) poll(
+	ctx context.Context, o client.Object, what string, done func() bool,
+) error {
 	err := poll(ctx, func(ctx context.Context) (bool, error) {
 		err := m.api.Get(ctx, client.ObjectKeyFromObject(o), o)
 		return err == nil && done(), client.IgnoreNotFound(err)

@@ -61,7 +61,8 @@ func resizeAnnotations() map[string]string {
 }
 
 func (d *demo) showResize(ctx context.Context) error {
-	d.screen.step(podName(resizeNumber) + ", a launcher with its own libvirt, and mooring-shim as a sidecar")
+	d.screen.step(podName(resizeNumber) + ", a launcher with its own libvirt, and mooring-shim " +
+		"as a sidecar")
 	d.showAnnotations(resizeAnnotations())
 	v := d.resized
 	if err := d.screen.during("starting the pod and its VM", v.awaitStart); err != nil {
@@ -87,7 +88,9 @@ func (d *demo) showResize(ctx context.Context) error {
 
 // end deletes the pod, so that its guest leaves the processors to the next part.
 func (v *resizedVM) end(ctx context.Context) error {
-	return v.screen.during("deleting the pod", func() error { return v.launcher.Sandbox.Remove(ctx) })
+	return v.screen.during("deleting the pod", func() error {
+		return v.launcher.Sandbox.Remove(ctx)
+	})
 }
 
 // push copies mooring-shim, and the guest's kernel and initramfs, to the node.
@@ -105,12 +108,15 @@ func (v *resizedVM) push(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	prepare := `rm -rf "$1" && mkdir -p "$1/guest" && install -d -m 0700 -o "$2" "$1/run" "$1/journal"`
-	if _, err := v.node.Output(ctx, "sh", "-c", prepare, "sh", resizeDir, strconv.Itoa(libvirtUser)); err != nil {
+	prepare := `rm -rf "$1" && mkdir -p "$1/guest" && install -d -m 0700 -o "$2" "$1/run" ` +
+		`"$1/journal"`
+	if _, err := v.node.Output(ctx, "sh", "-c", prepare, "sh", resizeDir,
+		strconv.Itoa(libvirtUser)); err != nil {
 		return err
 	}
 	for local, remote := range map[string]string{
-		g.Kernel: "/guest/vmlinuz", g.Initramfs: "/guest/initramfs", "bin/mooring-shim": "/mooring-shim",
+		g.Kernel: "/guest/vmlinuz", g.Initramfs: "/guest/initramfs",
+		"bin/mooring-shim": "/mooring-shim",
 	} {
 		if err := v.node.Push(ctx, local, resizeDir+remote, 0o755); err != nil {
 			return err
@@ -131,11 +137,13 @@ func (v *resizedVM) start(ctx context.Context) error {
 	if v.launcher, err = sandbox.Run(ctx, libvirtContainer()); err != nil {
 		return err
 	}
-	xml, err := v.agent.CLI(ctx, "domain", "prepare", "--memory-capacity=1024", "--cpu-capacity=4", resizeDir+"/plain.xml")
+	xml, err := v.agent.CLI(ctx, "domain", "prepare", "--memory-capacity=1024", "--cpu-capacity=4",
+		resizeDir+"/plain.xml")
 	if err != nil {
 		return err
 	}
-	_, err = v.inLauncher(ctx, `echo "$1" >/tmp/run/vm.xml; exec virsh -q -c qemu:///session create /tmp/run/vm.xml`, xml)
+	_, err = v.inLauncher(ctx,
+		`echo "$1" >/tmp/run/vm.xml; exec virsh -q -c qemu:///session create /tmp/run/vm.xml`, xml)
 	return err
 }
 
@@ -164,7 +172,8 @@ func sidecarContainer() cri.Container {
 	c.Mounts["/mooring-shim"] = resizeDir + "/mooring-shim"
 	c.Shared["/journal"] = resizeDir + "/journal"
 	c.Args = []string{
-		"/mooring-shim", "run", "--connect=qemu+unix:///session?socket=/tmp/run/libvirt/libvirt-sock",
+		"/mooring-shim", "run",
+		"--connect=qemu+unix:///session?socket=/tmp/run/libvirt/libvirt-sock",
 		"--journal=/journal", "--overhead=128Mi", "--grace-period=5s",
 		// A guest of an emulated node takes its time.
 		"--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=3m",
@@ -175,7 +184,8 @@ func sidecarContainer() cri.Container {
 // inLauncher runs a shell script with arguments in the launcher, where virsh finds libvirt.
 func (v *resizedVM) inLauncher(ctx context.Context, script string, args ...string) (string, error) {
 	const environment = `export HOME=/tmp XDG_RUNTIME_DIR=/tmp/run PATH=/usr/sbin:/usr/bin:/bin; `
-	return v.launcher.Exec(ctx, append([]string{"sh", "-c", environment + script, "sh"}, args...)...)
+	return v.launcher.Exec(ctx, append([]string{"sh", "-c", environment + script, "sh"},
+		args...)...)
 }
 
 // awaitGuest waits until the guest uses so many vCPUs.
@@ -185,10 +195,11 @@ func (v *resizedVM) awaitGuest(ctx context.Context, vcpus int) error {
 		cpus = fmt.Sprintf("cpus=0-%d ", vcpus-1)
 	}
 	var said string
-	ok, err := v.await(ctx, fmt.Sprintf("the guest to use %d vCPUs", vcpus), func() (ok bool, err error) {
-		said, err = v.console(ctx)
-		return strings.HasPrefix(said, cpus), err
-	})
+	ok, err := v.await(ctx, fmt.Sprintf("the guest to use %d vCPUs", vcpus),
+		func() (ok bool, err error) {
+			said, err = v.console(ctx)
+			return strings.HasPrefix(said, cpus), err
+		})
 	if err != nil {
 		return err
 	}
@@ -198,7 +209,8 @@ func (v *resizedVM) awaitGuest(ctx context.Context, vcpus int) error {
 
 // console is the guest's last line on its console: the vCPUs and the memory that it uses.
 func (v *resizedVM) console(ctx context.Context) (string, error) {
-	lines, err := v.node.Output(ctx, "sh", "-c", `sed -n 's/^GUEST //p' "$1"/run/console | tail -n 1`, "sh", resizeDir)
+	lines, err := v.node.Output(ctx, "sh", "-c",
+		`sed -n 's/^GUEST //p' "$1"/run/console | tail -n 1`, "sh", resizeDir)
 	return strings.TrimSpace(lines) + " ", err
 }
 
@@ -227,6 +239,7 @@ func (v *resizedVM) resize(ctx context.Context, vcpus int, memory uint64, flags 
 		actual = fmt.Sprintf("%d vCPUs and %dMi", r.Actual.VCPUs, r.Actual.Memory>>20)
 	}
 	want := fmt.Sprintf("%d vCPUs and %dMi", vcpus, memory)
-	v.check(r.State == podapi.StateDone && actual == want, "the VM has "+actual, "the VM has "+actual+", should have "+want)
+	v.check(r.State == podapi.StateDone && actual == want, "the VM has "+actual,
+		"the VM has "+actual+", should have "+want)
 	return v.awaitGuest(ctx, vcpus)
 }

@@ -45,7 +45,8 @@ func TestNoLineExceedsTheWidth(t *testing.T) {
 			t.Errorf("%d columns: %s", len(line), line)
 		}
 	}
-	if got := out.String(); !strings.Contains(got, "  WRONG word") || strings.Contains(got, "\x1b") {
+	if got := out.String(); !strings.Contains(got, "  WRONG word") ||
+		strings.Contains(got, "\x1b") {
 		t.Errorf("got\n%s", got)
 	}
 }

@@ -36,7 +36,8 @@ func TestLint(t *testing.T) {
 		"enforce":  enforce(),
 		"all":      {"--set=monitoring.enabled=true,networkPolicy.enabled=true,crds.keep=true"},
 	} {
-		if out, err := helm(t, append([]string{"lint", "--strict", chart}, args...)...); err != nil {
+		if out, err := helm(t, append([]string{"lint", "--strict", chart}, args...)...); err !=
+			nil {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
@@ -55,25 +56,36 @@ func TestValuesAreChecked(t *testing.T) {
 	}{
 		"unknown value":       {[]string{"--set=agents.enabled=false"}, []string{"agents"}},
 		"unknown value below": {[]string{"--set=agent.enable=false"}, []string{"enable"}},
-		"mode":                {[]string{"--set=mode=strict"}, []string{"mode", "observe", "enforce"}},
-		"webhooks":            {[]string{"--set=webhooks.enabled=maybe"}, []string{"enabled", "auto"}},
-		"failure policy":      {[]string{"--set=webhooks.failurePolicy=ignore"}, []string{"failurePolicy", "Ignore", "Fail"}},
-		"no number":           {[]string{"--set-string=controller.replicas=2"}, []string{"replicas", "integer"}},
-		"time-out":            {[]string{"--set=webhooks.timeoutSeconds=3"}, []string{"timeoutSeconds", "4"}},
-		"Fail without replicas": {append(enforce(), "--set=webhooks.failurePolicy=Fail,controller.replicas=0"),
+		"mode": {[]string{"--set=mode=strict"},
+			[]string{"mode", "observe", "enforce"}},
+		"webhooks": {[]string{"--set=webhooks.enabled=maybe"}, []string{"enabled", "auto"}},
+		"failure policy": {[]string{"--set=webhooks.failurePolicy=ignore"},
+			[]string{"failurePolicy", "Ignore", "Fail"}},
+		"no number": {[]string{"--set-string=controller.replicas=2"},
+			[]string{"replicas", "integer"}},
+		"time-out": {[]string{"--set=webhooks.timeoutSeconds=3"}, []string{"timeoutSeconds", "4"}},
+		"Fail without replicas": {
+			append(enforce(), "--set=webhooks.failurePolicy=Fail,controller.replicas=0"),
 			[]string{"controller.replicas is 0", "want at least 1"}},
-		"no namespace":           {[]string{"--namespace=default"}, []string{`"default"`, "--namespace=mooring-system"}},
-		"namespace of another":   {[]string{"--namespace=kube-system"}, []string{`"kube-system"`, "--namespace=mooring-system"}},
-		"digest":                 {[]string{"--set=images.agent.digest=abc"}, []string{"digest", "sha256"}},
-		"prefix without a slash": {[]string{"--set=controller.quota.annotationPrefix=example.com"}, []string{"annotationPrefix"}},
-		"enforce without rules":  {[]string{"--set=mode=enforce"}, []string{"agent.policy", "--set-file"}},
+		"no namespace": {[]string{"--namespace=default"},
+			[]string{`"default"`, "--namespace=mooring-system"}},
+		"namespace of another": {[]string{"--namespace=kube-system"},
+			[]string{`"kube-system"`, "--namespace=mooring-system"}},
+		"digest": {[]string{"--set=images.agent.digest=abc"},
+			[]string{"digest", "sha256"}},
+		"prefix without a slash": {[]string{"--set=controller.quota.annotationPrefix=example.com"},
+			[]string{"annotationPrefix"}},
+		"enforce without rules": {[]string{"--set=mode=enforce"},
+			[]string{"agent.policy", "--set-file"}},
 		"two modes": {[]string{"--set=mode=enforce", "--set-file=agent.policy=" + observing},
 			[]string{`agent.policy has mode "observe", and mode is "enforce"`}},
-		"clean-up below an agent": {[]string{"--set=nodeCleanup.enabled=true"}, []string{"agent.enabled=false"}},
+		"clean-up below an agent": {[]string{"--set=nodeCleanup.enabled=true"},
+			[]string{"agent.enabled=false"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			out, err := helm(t, append([]string{"template", chart, "--namespace=" + system}, tt.args...)...)
+			out, err := helm(t, append([]string{"template", chart, "--namespace=" + system},
+				tt.args...)...)
 			for _, want := range tt.want {
 				if err == nil || !strings.Contains(out, want) {
 					t.Errorf("%v, printed %q, want %q in it", err, out, want)
@@ -93,37 +105,46 @@ func TestParts(t *testing.T) {
 	}{
 		"no agent": {
 			[]string{"--set=agent.enabled=false,fence.enabled=false"},
-			[]string{"DaemonSet mooring-agent", "DaemonSet mooring-fence", "ConfigMap mooring-agent", "ClusterRole mooring-agent"}, nil,
+			[]string{"DaemonSet mooring-agent", "DaemonSet mooring-fence",
+				"ConfigMap mooring-agent", "ClusterRole mooring-agent"}, nil,
 		},
 		"no controller": {
 			[]string{"--set=controller.enabled=false"},
 			[]string{
-				"Deployment mooring-controller", "Service mooring-controller", "PodDisruptionBudget mooring-controller",
-				"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration mooring-launcher", "ClusterRole mooring-controller",
+				"Deployment mooring-controller", "Service mooring-controller",
+				"PodDisruptionBudget mooring-controller",
+				"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration " +
+					"mooring-launcher", "ClusterRole mooring-controller",
 			}, nil,
 		},
 		"no webhooks": {
 			[]string{"--set=webhooks.enabled=false"},
 			[]string{
-				"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration mooring-launcher",
+				"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration " +
+					"mooring-launcher",
 				"Secret mooring-webhook-certificates",
 			}, nil,
 		},
 		"no policy": {
 			[]string{"--set=annotations.policy=false"},
 			[]string{
-				"ValidatingAdmissionPolicy mooring-annotations", "ValidatingAdmissionPolicyBinding mooring-quota-annotations",
-				"ValidatingAdmissionPolicy mooring-launchers", "ClusterRoleBinding mooring-launchers",
+				"ValidatingAdmissionPolicy mooring-annotations",
+				"ValidatingAdmissionPolicyBinding mooring-quota-annotations",
+				"ValidatingAdmissionPolicy mooring-launchers",
+				"ClusterRoleBinding mooring-launchers",
 			}, nil,
 		},
 		"no right to label": {
 			[]string{"--set=annotations.setters=null"},
-			[]string{"ClusterRoleBinding mooring-annotations", "ClusterRoleBinding mooring-launchers"}, nil,
+			[]string{"ClusterRoleBinding mooring-annotations",
+				"ClusterRoleBinding mooring-launchers"}, nil,
 		},
-		"no uninstall": {[]string{"--set=uninstall.hook=false"}, []string{"Job mooring-uninstall", "ClusterRole mooring-uninstall"}, nil},
+		"no uninstall": {[]string{"--set=uninstall.hook=false"},
+			[]string{"Job mooring-uninstall", "ClusterRole mooring-uninstall"}, nil},
 		"more": {
 			[]string{"--set=monitoring.enabled=true,networkPolicy.enabled=true"}, nil,
-			[]string{"ServiceMonitor mooring-controller", "PodMonitor mooring-agent", "NetworkPolicy mooring-controller"},
+			[]string{"ServiceMonitor mooring-controller", "PodMonitor mooring-agent",
+				"NetworkPolicy mooring-controller"},
 		},
 		"clean-up": {
 			[]string{"--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"}, nil,
@@ -135,12 +156,14 @@ func TestParts(t *testing.T) {
 			got := decode(t, render(t, append([]string{hooks}, tt.args...)...))
 			for _, object := range tt.without {
 				if got[object] != nil || all[object] == nil {
-					t.Errorf("%s: there %t, by default %t", object, got[object] != nil, all[object] != nil)
+					t.Errorf("%s: there %t, by default %t", object, got[object] != nil,
+						all[object] != nil)
 				}
 			}
 			for _, object := range tt.with {
 				if got[object] == nil || all[object] != nil {
-					t.Errorf("%s: there %t, by default %t", object, got[object] != nil, all[object] != nil)
+					t.Errorf("%s: there %t, by default %t", object, got[object] != nil,
+						all[object] != nil)
 				}
 			}
 		})
@@ -150,13 +173,16 @@ func TestParts(t *testing.T) {
 func TestImages(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	got := map[string]bool{}
-	for line := range strings.Lines(render(t, "--set=images.registry=registry.example.com/vm/,images.agent.digest="+digest+",images.controller.tag=v1")) {
+	for line := range strings.Lines(
+		render(t, "--set=images.registry=registry.example.com/vm/,images.agent.digest="+digest+
+			",images.controller.tag=v1")) {
 		if image, ok := strings.CutPrefix(strings.TrimSpace(line), "image: "); ok {
 			got[image] = true
 		}
 	}
 	want := map[string]bool{
-		"registry.example.com/vm/mooring-agent@" + digest: true, "registry.example.com/vm/mooring-controller:v1": true,
+		"registry.example.com/vm/mooring-agent@" + digest: true,
+		"registry.example.com/vm/mooring-controller:v1":   true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
@@ -166,14 +192,18 @@ func TestImages(t *testing.T) {
 func TestModes(t *testing.T) {
 	for mode, args := range map[string][]string{"observe": nil, "enforce": enforce()} {
 		objects := decode(t, render(t, args...))
-		policy, _, _ := unstructured.NestedString(objects["ConfigMap mooring-agent"].Object, "data", "policy.yaml")
-		if diff := cmp.Diff(read(t, "../../deploy/policy/"+mode+".yaml"), strings.TrimSpace(policy)); diff != "" {
+		policy, _, _ := unstructured.NestedString(objects["ConfigMap mooring-agent"].Object, "data",
+			"policy.yaml")
+		if diff := cmp.Diff(read(t, "../../deploy/policy/"+mode+".yaml"),
+			strings.TrimSpace(policy)); diff != "" {
 			t.Errorf("%s: node policy (-want +got):\n%s", mode, diff)
 		}
 		for _, name := range policies() {
 			binding := objects["ValidatingAdmissionPolicyBinding "+name]
-			actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec", "validationActions")
-			if want := map[string]string{"observe": "[Warn Audit]", "enforce": "[Deny Audit]"}[mode]; fmt.Sprint(actions) != want {
+			actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec",
+				"validationActions")
+			if want := map[string]string{"observe": "[Warn Audit]",
+				"enforce": "[Deny Audit]"}[mode]; fmt.Sprint(actions) != want {
 				t.Errorf("%s: %s does %v, want %s", mode, name, actions, want)
 			}
 		}
@@ -186,25 +216,32 @@ func TestVMsAreHaltedInModeEnforce(t *testing.T) {
 		args          []string
 		observe, halt bool
 	}{
-		"observe":                   {nil, true, false},
-		"enforce":                   {enforce(), false, true},
-		"enforce, but for that":     {append(enforce(), "--set=controller.args={--halt-vms=false}"), false, false},
-		"observe, but for that":     {[]string{"--set=controller.args={--workers=2,--halt-vms}"}, true, true},
-		"the last one counts":       {[]string{"--set=controller.args={--halt-vms=false,--halt-vms=true}"}, true, true},
-		"enforce, without webhooks": {append(enforce(), "--set=webhooks.enabled=false"), false, true},
+		"observe": {nil, true, false},
+		"enforce": {enforce(), false, true},
+		"enforce, but for that": {append(enforce(), "--set=controller.args={--halt-vms=false}"),
+			false, false},
+		"observe, but for that": {[]string{"--set=controller.args={--workers=2,--halt-vms}"},
+			true, true},
+		"the last one counts": {
+			[]string{"--set=controller.args={--halt-vms=false,--halt-vms=true}"}, true, true},
+		"enforce, without webhooks": {append(enforce(), "--set=webhooks.enabled=false"),
+			false, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			text := render(t, tt.args...)
-			if got := strings.Contains(text, "- --halt-vms=false\n        - --log-format=json\n"); got != tt.observe {
+			if got := strings.Contains(text, "- --halt-vms=false\n        - "+
+				"--log-format=json\n"); got != tt.observe {
 				t.Errorf("the chart's flag is there: %t, want %t", got, tt.observe)
 			}
-			if got := verbs(t, decode(t, text)["ClusterRole mooring-controller"], "virtualmachines"); slices.Contains(got, "patch") != tt.halt {
+			if got := verbs(t, decode(t, text)["ClusterRole mooring-controller"],
+				"virtualmachines"); slices.Contains(got, "patch") != tt.halt {
 				t.Errorf("of VMs it may %v, want patch among it: %t", got, tt.halt)
 			}
 		})
 	}
-	without := decode(t, render(t, "--set=webhooks.enabled=false"))["ClusterRole mooring-controller"]
+	without := decode(t,
+		render(t, "--set=webhooks.enabled=false"))["ClusterRole mooring-controller"]
 	if got := verbs(t, without, "virtualmachines"); len(got) > 0 {
 		t.Errorf("of VMs a controller may %v that neither halts them nor is asked about them", got)
 	}
@@ -229,7 +266,8 @@ func verbs(t *testing.T, role *unstructured.Unstructured, resource string) (all 
 func TestControllerAnnotatesNamespaces(t *testing.T) {
 	for prefix, want := range map[string]bool{"harvesterhci.io/": false, "vm.mooring.dev/": true} {
 		all := decode(t, render(t, "--set=controller.quota.annotationPrefix="+prefix))
-		for _, role := range []string{"ClusterRole mooring-controller", "ClusterRole mooring-uninstall"} {
+		for _, role := range []string{"ClusterRole mooring-controller",
+			"ClusterRole mooring-uninstall"} {
 			if got := verbs(t, all[role], "namespaceannotations"); (len(got) > 0) != want {
 				t.Errorf("%s: %s may %v, want that it may: %t", prefix, role, got, want)
 			}
@@ -240,10 +278,13 @@ func TestControllerAnnotatesNamespaces(t *testing.T) {
 // CRDs belong to the release, so an upgrade replaces them.
 func TestCRDs(t *testing.T) {
 	const name = "CustomResourceDefinition migrationreservations.mooring.dev"
-	if o := decode(t, render(t))[name]; o == nil || o.GetAnnotations()["helm.sh/resource-policy"] != "" {
+	if o := decode(t, render(t))[name]; o == nil ||
+		o.GetAnnotations()["helm.sh/resource-policy"] != "" {
 		t.Errorf("by default: %v", o)
 	}
-	if o := decode(t, render(t, "--set=crds.keep=true"))[name]; o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+	if o := decode(t,
+		render(t, "--set=crds.keep=true"))[name]; o.GetAnnotations()["helm.sh/resource-policy"] !=
+		"keep" {
 		t.Errorf("annotations %v", o.GetAnnotations())
 	}
 	if o := decode(t, render(t, "--set=crds.install=false"))[name]; o != nil {
@@ -270,7 +311,8 @@ func checkHooks(t *testing.T, args ...string) {
 			continue
 		}
 		hooks++
-		if annotations["helm.sh/hook"] != "pre-delete" || !strings.Contains(annotations["helm.sh/hook-delete-policy"], "hook-succeeded") {
+		if annotations["helm.sh/hook"] != "pre-delete" ||
+			!strings.Contains(annotations["helm.sh/hook-delete-policy"], "hook-succeeded") {
 			t.Errorf("%s: annotations %v", name, annotations)
 		}
 	}

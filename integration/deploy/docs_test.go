@@ -15,7 +15,8 @@ import (
 func TestWebhooksInDocs(t *testing.T) {
 	page := read(t, "../../docs/reference/webhooks.md")
 	byDefault := documented(t, page, read(t, "../../deploy/kubernetes/webhooks.yaml"))
-	want := documented(t, page, render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
+	want := documented(t, page,
+		render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
 	for name, cells := range want {
 		failure := byDefault[name][1]
 		if cells[1] != failure {
@@ -45,7 +46,8 @@ func documented(t *testing.T, page, manifest string) map[string][]string {
 	objects := decode(t, manifest)
 	for _, configuration := range configurations() {
 		for _, hook := range webhooks(t, objects[configuration]) {
-			all[hook["name"].(string)] = []string{selectedBy(t, hook), code(hook["failurePolicy"].(string))}
+			all[hook["name"].(string)] = []string{selectedBy(t, hook),
+				code(hook["failurePolicy"].(string))}
 			if namespaces := excludedOf(t, hook); !strings.Contains(page, namespaces) {
 				t.Errorf("docs/reference/webhooks.md: %s covers %s", hook["name"], namespaces)
 			}

@@ -36,7 +36,8 @@ func TestExamplesApply(t *testing.T) {
 				o.SetNamespace(namespace)
 			}
 			applied := client.ApplyConfigurationFromUnstructured(o)
-			if err := admin.Apply(t.Context(), applied, client.DryRunAll, client.FieldOwner("examples"), client.ForceOwnership); err != nil {
+			if err := admin.Apply(t.Context(), applied, client.DryRunAll,
+				client.FieldOwner("examples"), client.ForceOwnership); err != nil {
 				t.Errorf("%s: %s %s: %v", file, o.GetKind(), o.GetName(), err)
 			}
 		}

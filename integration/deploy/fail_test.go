@@ -29,18 +29,25 @@ func startFailing(t *testing.T) (*policyTest, *kubevirttest.Cluster, *kubevirtv1
 	c.AwaitRunning(t, p.instance(t, vm))
 	apply(t, c.Plane, render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
 	create := func(ctx context.Context) error {
-		return p.admin.Create(ctx, p.vm("other", kubevirtv1.RunStrategyAlways, nil), client.DryRunAll)
+		return p.admin.Create(ctx, p.vm("other", kubevirtv1.RunStrategyAlways, nil),
+			client.DryRunAll)
 	}
 	t.Cleanup(func() { p.stopCalls(t, create) })
-	eventually(t, "VMs to be refused", func() error { return checkNoAnswer("virtualmachines.guard.mooring.dev", create(t.Context())) })
+	eventually(t, "VMs to be refused", func() error {
+		return checkNoAnswer("virtualmachines.guard.mooring.dev", create(t.Context()))
+	})
 	return p, c, vm
 }
 
 // instance waits for the VM's instance and returns it.
-func (p *policyTest) instance(t *testing.T, vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachineInstance {
+func (p *policyTest) instance(
+	t *testing.T, vm *kubevirtv1.VirtualMachine,
+) *kubevirtv1.VirtualMachineInstance {
 	t.Helper()
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	eventually(t, "the VM's instance", func() error { return p.admin.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi) })
+	eventually(t, "the VM's instance", func() error {
+		return p.admin.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi)
+	})
 	return vmi
 }
 
@@ -57,7 +64,8 @@ func checkNoAnswer(webhook string, err error) error {
 func TestFailKeepsNoVM(t *testing.T) {
 	p, _, vm := startFailing(t)
 	status := func(text string) error {
-		return p.admin.Status().Patch(t.Context(), vm.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(text)), client.DryRunAll)
+		return p.admin.Status().Patch(t.Context(), vm.DeepCopy(),
+			client.RawPatch(client.Merge.Type(), []byte(text)), client.DryRunAll)
 	}
 	if err := status(`{"status": {"printableStatus": "Paused"}}`); err != nil {
 		t.Errorf("a status is written: %v", err)
@@ -66,8 +74,11 @@ func TestFailKeepsNoVM(t *testing.T) {
 		t.Errorf("a stop is asked for: %v", err)
 	}
 	for what, err := range map[string]error{
-		"a start is asked for": status(`{"status": {"stateChangeRequests": [{"action": "Start"}]}}`),
-		"a VM is changed":      p.admin.Patch(t.Context(), vm.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"metadata": {"labels": {"a": "b"}}}`)), client.DryRunAll),
+		"a start is asked for": status(`{"status": {"stateChangeRequests": [{"action": ` +
+			`"Start"}]}}`),
+		"a VM is changed": p.admin.Patch(t.Context(), vm.DeepCopy(),
+			client.RawPatch(client.Merge.Type(), []byte(`{"metadata": {"labels": {"a": "b"}}}`)),
+			client.DryRunAll),
 	} {
 		if wrong := checkNoAnswer("virtualmachines.guard.mooring.dev", err); wrong != nil {
 			t.Errorf("%s: %v", what, wrong)
@@ -97,7 +108,8 @@ func (p *policyTest) awaitNone(t *testing.T, key client.ObjectKey, o client.Obje
 func TestFailRefusesRestores(t *testing.T) {
 	p, _, vm := startFailing(t)
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"target":                     map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": vm.Name},
+		"target": map[string]any{"apiGroup": "kubevirt.io",
+			"kind": "VirtualMachine", "name": vm.Name},
 		"virtualMachineSnapshotName": "s",
 	}}}
 	o.SetAPIVersion("snapshot.kubevirt.io/v1beta1")
@@ -106,7 +118,8 @@ func TestFailRefusesRestores(t *testing.T) {
 	o.SetName("restore")
 	p.withoutOwnWebhook(t, "virtualmachinerestores")
 	eventually(t, "restores to be refused", func() error {
-		return checkNoAnswer("virtualmachinerestores.guard.mooring.dev", p.admin.Create(t.Context(), o.DeepCopy(), client.DryRunAll))
+		return checkNoAnswer("virtualmachinerestores.guard.mooring.dev",
+			p.admin.Create(t.Context(), o.DeepCopy(), client.DryRunAll))
 	})
 }
 
@@ -121,8 +134,10 @@ func (p *policyTest) withoutOwnWebhook(t *testing.T, resource string) {
 	for _, was := range all.Items {
 		is, found := was.DeepCopy(), false
 		for i, hook := range is.Webhooks {
-			if !strings.HasSuffix(hook.Name, ".mooring.dev") && hook.Rules[0].Resources[0] == resource {
-				is.Webhooks[i].MatchConditions, found = []admissionv1.MatchCondition{{Name: "never", Expression: "false"}}, true
+			if !strings.HasSuffix(hook.Name, ".mooring.dev") &&
+				hook.Rules[0].Resources[0] == resource {
+				is.Webhooks[i].MatchConditions, found = []admissionv1.MatchCondition{
+					{Name: "never", Expression: "false"}}, true
 			}
 		}
 		if !found {

@@ -22,8 +22,10 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"c": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Clusters: map[string]*clientcmdapi.Cluster{
+			"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			"c": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "c"}},
 		CurrentContext: "c",
 	}, path)
@@ -36,17 +38,19 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 // runJob acts for the Job controller and kubelet. It runs the command of helm uninstall's Job with
 // the Job's account, and sets the Job's status to succeeded.
 func (u *installation) runJob(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return u.readJob(ctx) == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			return u.readJob(ctx) == nil, nil
+		})
 	if err != nil {
 		return err
 	}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
-		_, last = u.run(ctx) // roles apply with a delay, and a Job retries
-		return last == nil, nil
-	})
+	err = wait.PollUntilContextTimeout(ctx, time.Second, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, last = u.run(ctx) // roles apply with a delay, and a Job retries
+			return last == nil, nil
+		})
 	if err != nil {
 		return last
 	}
@@ -56,7 +60,8 @@ func (u *installation) runJob(ctx context.Context) error {
 	}
 	now := metav1.Now()
 	job.Status.StartTime, job.Status.CompletionTime, job.Status.Succeeded = &now, &now, 1
-	for _, condition := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+	for _, condition := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet,
+		batchv1.JobComplete} {
 		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
 			Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: now,
 		})
@@ -67,7 +72,8 @@ func (u *installation) runJob(ctx context.Context) error {
 // TestHelm installs, upgrades and uninstalls the release with an active migration. Only the
 // namespace stays. The second case switches the controller off during the migration.
 func TestHelm(t *testing.T) {
-	for name, last := range map[string][]string{"as it is": nil, "after its controller": {"--set=controller.enabled=false"}} {
+	for name, last := range map[string][]string{"as it is": nil,
+		"after its controller": {"--set=controller.enabled=false"}} {
 		t.Run(name, func(t *testing.T) { release(t, last) })
 	}
 }
@@ -107,7 +113,8 @@ func release(t *testing.T, last []string) {
 		}
 	}
 	var q corev1.ResourceQuota
-	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "default"}, &q); err != nil {
+	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "default"},
+		&q); err != nil {
 		t.Fatal(err)
 	}
 	if pods := q.Spec.Hard[corev1.ResourcePods]; pods.String() != "3" || len(q.Annotations) > 0 {

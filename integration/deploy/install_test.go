@@ -26,7 +26,8 @@ func TestInstallIsAccepted(t *testing.T) {
 	apply(t, plane, read(t, "../../deploy/kubernetes/agent-role.yaml"))
 	apply(t, plane, read(t, "../../deploy/kubernetes/controller-role.yaml"))
 	apply(t, plane, render(t, "--set=networkPolicy.enabled=true"))
-	apply(t, plane, render(t, "--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"))
+	apply(t, plane,
+		render(t, "--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"))
 }
 
 // TestControllerIsRestricted creates the controller's and the uninstall's pods in a namespace with
@@ -36,11 +37,13 @@ func TestControllerIsRestricted(t *testing.T) {
 	admin := clientFor(t, plane.Config())
 	apply(t, plane, render(t))
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		Name:   "restricted",
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
 	objects := []client.Object{ns}
 	for _, name := range []string{"mooring-controller", "mooring-uninstall"} {
-		objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name}})
+		objects = append(objects,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name}})
 	}
 	for _, o := range objects {
 		if err := admin.Create(t.Context(), o); err != nil {
@@ -49,20 +52,25 @@ func TestControllerIsRestricted(t *testing.T) {
 	}
 	var deployment appsv1.Deployment
 	var job batchv1.Job
-	for name, o := range map[string]client.Object{"mooring-controller": &deployment, "mooring-uninstall": &job} {
-		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: name}, o); err != nil {
+	for name, o := range map[string]client.Object{"mooring-controller": &deployment,
+		"mooring-uninstall": &job} {
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: name},
+			o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, spec := range map[string]corev1.PodSpec{"controller": deployment.Spec.Template.Spec, "uninstall": job.Spec.Template.Spec} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name}, Spec: spec}
+	for name, spec := range map[string]corev1.PodSpec{"controller": deployment.Spec.Template.Spec,
+		"uninstall": job.Spec.Template.Spec} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name},
+			Spec: spec}
 		if err := admin.Create(t.Context(), pod, client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	privileged := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "other"},
-		Spec:       corev1.PodSpec{ServiceAccountName: "mooring-controller", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Spec: corev1.PodSpec{ServiceAccountName: "mooring-controller",
+			Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	if err := admin.Create(t.Context(), privileged, client.DryRunAll); err == nil {
 		t.Error("the namespace accepts any pod, so the test proves nothing")
@@ -76,13 +84,17 @@ func TestReapplyKeepsWhatTheControllerFillsIn(t *testing.T) {
 	admin := clientFor(t, plane.Config())
 	const hooks = "--set=webhooks.enabled=true"
 	apply(t, plane, render(t, hooks))
-	guard := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mooring-guard"}}
-	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Y2E="}]`))
+	guard := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "mooring-guard"}}
+	patch := client.RawPatch(types.JSONPatchType,
+		[]byte(`[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Y2E="}]`))
 	if err := admin.Patch(t.Context(), guard, patch); err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "mooring-webhook-certificates"}}
-	patch = client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"tls.crt":"certificate"}}`))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system,
+		Name: "mooring-webhook-certificates"}}
+	patch = client.RawPatch(types.MergePatchType,
+		[]byte(`{"stringData":{"tls.crt":"certificate"}}`))
 	if err := admin.Patch(t.Context(), secret, patch); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ func startEnforcedVMs(t *testing.T) (*policyTest, *kubevirttest.Cluster) {
 	p.await(t, func(err error) error { return checkRefusedBy("mooring-annotations", err) })
 	eventually(t, "the policy for VMs", func() error {
 		probe := p.vm("probe", kubevirtv1.RunStrategyHalted, map[string]string{launcherKey: "c"})
-		return checkRefusedBy("mooring-vm-annotations", p.plain.Create(t.Context(), probe, client.DryRunAll))
+		return checkRefusedBy("mooring-vm-annotations",
+			p.plain.Create(t.Context(), probe, client.DryRunAll))
 	})
 	return p, c
 }
@@ -47,16 +48,21 @@ func startEnforcedVMs(t *testing.T) (*policyTest, *kubevirttest.Cluster) {
 const launcherKey = "launcher.mooring.dev"
 
 // vm returns a VM with these annotations for its launcher pod.
-func (p *policyTest) vm(name string, strategy kubevirtv1.VirtualMachineRunStrategy, annotations map[string]string) *kubevirtv1.VirtualMachine {
+func (p *policyTest) vm(
+	name string, strategy kubevirtv1.VirtualMachineRunStrategy, annotations map[string]string,
+) *kubevirtv1.VirtualMachine {
 	vmi := p.vmi(name, annotations)
 	template := &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: vmi.Spec}
 	template.ObjectMeta.Annotations = annotations
-	vm := &kubevirtv1.VirtualMachine{Spec: kubevirtv1.VirtualMachineSpec{RunStrategy: &strategy, Template: template}}
+	vm := &kubevirtv1.VirtualMachine{Spec: kubevirtv1.VirtualMachineSpec{RunStrategy: &strategy,
+		Template: template}}
 	vm.Namespace, vm.Name = p.namespace, name
 	return vm
 }
 
-func (p *policyTest) vmi(name string, annotations map[string]string) *kubevirtv1.VirtualMachineInstance {
+func (p *policyTest) vmi(
+	name string, annotations map[string]string,
+) *kubevirtv1.VirtualMachineInstance {
 	vmi := kubevirttest.NewVMI(p.namespace, name, kubevirttest.Size{Cores: 1, Memory: "64Mi"})
 	vmi.Annotations = annotations
 	return vmi

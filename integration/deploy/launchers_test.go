@@ -53,17 +53,22 @@ func TestForgedLaunchersAreRefused(t *testing.T) {
 	for _, key := range launcherLabels() {
 		forged := func() *corev1.Pod { return p.labelled("p", map[string]string{key: "uid"}) }
 		err := p.plain.Create(t.Context(), forged(), client.DryRunAll)
-		wantRefused(t, key, err, "plain may not change "+key, `verb "set" for launcherlabels.mooring.dev in namespace `+p.namespace)
+		wantRefused(t, key, err, "plain may not change "+key,
+			`verb "set" for launcherlabels.mooring.dev in namespace `+p.namespace)
 		err = p.annotator.Create(t.Context(), forged(), client.DryRunAll)
 		wantRefused(t, key+", with the right to annotate", err, "annotator may not change "+key)
-		replicas := p.as(t, "system:serviceaccount:kube-system:replicaset-controller", rest.NoWarnings{})
-		wantRefused(t, key+", by way of a ReplicaSet", replicas.Create(t.Context(), forged(), client.DryRunAll), key)
+		replicas := p.as(t, "system:serviceaccount:kube-system:replicaset-controller",
+			rest.NoWarnings{})
+		wantRefused(t, key+", by way of a ReplicaSet",
+			replicas.Create(t.Context(), forged(), client.DryRunAll), key)
 		if err := kubevirt.Create(t.Context(), forged(), client.DryRunAll); err != nil {
 			t.Errorf("%s, by KubeVirt's controller: %v", key, err)
 		}
 	}
 	for _, key := range []string{kubevirtv1.AppLabel, "kubevirt.io/created-by-hand", "app"} {
-		if err := p.plain.Create(t.Context(), p.labelled("p", map[string]string{key: "virt-launcher"}), client.DryRunAll); err != nil {
+		if err := p.plain.Create(t.Context(),
+			p.labelled("p", map[string]string{key: "virt-launcher"}), client.DryRunAll); err !=
+			nil {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -80,12 +85,15 @@ func TestLauncherLabelsAreKept(t *testing.T) {
 	changed, removed := pod.DeepCopy(), pod.DeepCopy()
 	changed.Labels[key] = "another"
 	delete(removed.Labels, key)
-	wantRefused(t, "changed", p.plain.Update(t.Context(), changed.DeepCopy(), client.DryRunAll), key)
+	wantRefused(t, "changed", p.plain.Update(t.Context(), changed.DeepCopy(), client.DryRunAll),
+		key)
 	wantRefused(t, "removed", p.plain.Update(t.Context(), removed, client.DryRunAll), key)
-	wantRefused(t, "changed with the status", p.plain.Status().Update(t.Context(), changed.DeepCopy()), key)
+	wantRefused(t, "changed with the status",
+		p.plain.Status().Update(t.Context(), changed.DeepCopy()), key)
 	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{kubevirtv1.MigrationJobLabel: "uid"}},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: "node-1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{kubevirtv1.MigrationJobLabel: "uid"}},
+		Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"},
 	}
 	err := p.plain.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding)
 	wantRefused(t, "bound", err, kubevirtv1.MigrationJobLabel)
@@ -94,11 +102,13 @@ func TestLauncherLabelsAreKept(t *testing.T) {
 // The scheduler, kubelet and Kubernetes' controllers may change a pod without changing the labels.
 func TestLaunchersAreWorkedWith(t *testing.T) {
 	p, kubevirt := startEnforcedLabels(t)
-	pod := p.labelled("launcher", map[string]string{kubevirtv1.CreatedByLabel: "uid", kubevirtv1.MigrationJobLabel: "uid"})
+	pod := p.labelled("launcher", map[string]string{kubevirtv1.CreatedByLabel: "uid",
+		kubevirtv1.MigrationJobLabel: "uid"})
 	if err := kubevirt.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	collector := p.as(t, "system:serviceaccount:kube-system:generic-garbage-collector", rest.NoWarnings{})
+	collector := p.as(t, "system:serviceaccount:kube-system:generic-garbage-collector",
+		rest.NoWarnings{})
 	was := pod.DeepCopy()
 	pod.Annotations = map[string]string{"example.com/a": "1"}
 	if err := collector.Patch(t.Context(), pod, client.MergeFrom(was)); err != nil {
@@ -106,7 +116,8 @@ func TestLaunchersAreWorkedWith(t *testing.T) {
 	}
 	scheduler := p.as(t, "system:kube-scheduler", rest.NoWarnings{})
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"}}
-	if err := scheduler.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding); err != nil {
+	if err := scheduler.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding); err !=
+		nil {
 		t.Errorf("by the scheduler: %v", err)
 	}
 	p.bind(t, "system:node:node-1", "everything-"+p.namespace)

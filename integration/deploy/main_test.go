@@ -47,8 +47,10 @@ func TestMain(m *testing.M) {
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	home := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile=../../tools/go.mod", "helm"}, args...)...)
-	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	cmd := exec.CommandContext(t.Context(), "go",
+		append([]string{"tool", "-modfile=../../tools/go.mod", "helm"}, args...)...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home,
+		"HELM_DATA_HOME="+home)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
@@ -61,7 +63,8 @@ func helm(t *testing.T, args ...string) (string, error) {
 // render returns the rendered chart with these values, including a namespace.
 func render(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := helm(t, append([]string{"template", "mooring", chart, "--namespace=" + system, "--set=namespace.create=true"}, args...)...)
+	out, err := helm(t, append([]string{"template", "mooring", chart, "--namespace=" + system,
+		"--set=namespace.create=true"}, args...)...)
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -109,10 +112,11 @@ func clientFor(t *testing.T, config *rest.Config) client.Client {
 func eventually(t *testing.T, what string, done func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = done()
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			last = done()
+			return last == nil, nil
+		})
 	if err != nil {
 		t.Fatalf("waiting for %s: %v", what, last)
 	}

@@ -30,7 +30,8 @@ func startEnforcedNamespaces(t *testing.T) (*policyTest, *corev1.Namespace, clie
 		if err := annotate(t, sharer, ns, quota.MaintenanceAnnotation, "10"); err != nil {
 			return err
 		}
-		return checkRefusedBy("mooring-namespace-annotations", annotate(t, p.plain, ns, quota.MaintenanceAnnotation, "10"))
+		return checkRefusedBy("mooring-namespace-annotations",
+			annotate(t, p.plain, ns, quota.MaintenanceAnnotation, "10"))
 	})
 	return p, ns, sharer
 }
@@ -55,22 +56,28 @@ func TestNamespaceAnnotationsAreRefused(t *testing.T) {
 	p, ns, sharer := startEnforcedNamespaces(t)
 	const key = quota.MaintenanceAnnotation
 	wantRefused(t, key, annotate(t, p.plain, ns, key, "10"),
-		"plain may not change "+key, `verb "set" for namespaceannotations.mooring.dev in namespace `+p.namespace)
-	wantRefused(t, key+", by a user with the right to annotate pods", annotate(t, p.annotator, ns, key, "10"), key)
+		"plain may not change "+key,
+		`verb "set" for namespaceannotations.mooring.dev in namespace `+p.namespace)
+	wantRefused(t, key+", by a user with the right to annotate pods",
+		annotate(t, p.annotator, ns, key, "10"), key)
 	if err := annotate(t, p.plain, ns, "example.com/a", "1"); err != nil {
 		t.Errorf("another annotation: %v", err)
 	}
 	made := func() *corev1.Namespace {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "made", Annotations: map[string]string{key: "10"}}}
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "made",
+			Annotations: map[string]string{key: "10"}}}
 	}
-	wantRefused(t, "made", p.plain.Create(t.Context(), made(), client.DryRunAll), key, "in namespace made")
+	wantRefused(t, "made", p.plain.Create(t.Context(), made(), client.DryRunAll), key,
+		"in namespace made")
 	if err := sharer.Create(t.Context(), made(), client.DryRunAll); err != nil {
 		t.Errorf("made with the right: %v", err)
 	}
 	side := ns.DeepCopy()
 	side.Annotations = map[string]string{key: "10"}
-	wantRefused(t, "with the status", p.plain.Status().Update(t.Context(), side.DeepCopy(), client.DryRunAll), key)
-	wantRefused(t, "with the finalizers", p.plain.SubResource("finalize").Update(t.Context(), side.DeepCopy(), client.DryRunAll), key)
+	wantRefused(t, "with the status", p.plain.Status().Update(t.Context(), side.DeepCopy(),
+		client.DryRunAll), key)
+	wantRefused(t, "with the finalizers", p.plain.SubResource("finalize").Update(t.Context(),
+		side.DeepCopy(), client.DryRunAll), key)
 }
 
 // Changes of other parts of a namespace pass.
@@ -100,16 +107,21 @@ func TestTargetChargesAreRefused(t *testing.T) {
 	r := &v1alpha1.MigrationReservation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "uid-1"},
 		Spec: v1alpha1.MigrationReservationSpec{
-			Migration: v1alpha1.Reference{Name: "migration"}, VMI: v1alpha1.Reference{Name: "vm"}, From: v1alpha1.Estimated,
-			Pods: []v1alpha1.ReservedPod{{Role: v1alpha1.RoleLauncher, Charge: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}},
+			Migration: v1alpha1.Reference{Name: "migration"}, VMI: v1alpha1.Reference{Name: "vm"},
+			From: v1alpha1.Estimated,
+			Pods: []v1alpha1.ReservedPod{{Role: v1alpha1.RoleLauncher,
+				Charge: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}},
 		},
 	}
 	eventually(t, "the CRD to be served", func() error { return p.admin.Create(t.Context(), r) })
 	eventually(t, "the policy for reservations", func() error {
-		return checkRefusedBy("mooring-quota-annotations", annotate(t, p.plain, r, quota.TargetAnnotation, "{}"))
+		return checkRefusedBy("mooring-quota-annotations",
+			annotate(t, p.plain, r, quota.TargetAnnotation, "{}"))
 	})
-	wantRefused(t, "set", annotate(t, p.plain, r, quota.TargetAnnotation, "{}"), "plain may not change "+quota.TargetAnnotation, "quotaannotations.mooring.dev")
-	wantRefused(t, "by a user with the right to annotate pods", annotate(t, p.annotator, r, quota.TargetAnnotation, "{}"), quota.TargetAnnotation)
+	wantRefused(t, "set", annotate(t, p.plain, r, quota.TargetAnnotation, "{}"),
+		"plain may not change "+quota.TargetAnnotation, "quotaannotations.mooring.dev")
+	wantRefused(t, "by a user with the right to annotate pods",
+		annotate(t, p.annotator, r, quota.TargetAnnotation, "{}"), quota.TargetAnnotation)
 	controller := p.as(t, "system:serviceaccount:"+system+":mooring-controller", rest.NoWarnings{})
 	if err := annotate(t, controller, r, quota.TargetAnnotation, "{}"); err != nil {
 		t.Errorf("by the controller: %v", err)

@@ -17,7 +17,9 @@ import (
 // cleanup returns the pod that removes the agents' files from a node.
 func cleanup(t *testing.T) corev1.PodSpec {
 	t.Helper()
-	o := decode(t, render(t, "--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"))["DaemonSet mooring-node-cleanup"]
+	o := decode(t,
+		render(t,
+			"--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"))["DaemonSet mooring-node-cleanup"]
 	set := &appsv1.DaemonSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, set); err != nil {
 		t.Fatal(err)
@@ -43,13 +45,15 @@ func TestNodeCleanup(t *testing.T) {
 	for _, arg := range spec.InitContainers[0].Args {
 		args = append(args, strings.Replace(arg, "/host", host, 1))
 	}
-	if out, err := mooring(t.Context(), args...); err != nil || !strings.Contains(out, "remove /sys/fs/bpf/mooring: done\nremove /opt/mooring: done\n") {
+	if out, err := mooring(t.Context(), args...); err != nil ||
+		!strings.Contains(out, "remove /sys/fs/bpf/mooring: done\nremove /opt/mooring: done\n") {
 		t.Errorf("%v, printed %q", err, out)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	// A separate file system has no such files.
-	if out, err := mooring(ended, append(spec.Containers[0].Args, "--host="+t.TempDir())...); err != nil || out != "nothing to remove\n" {
+	if out, err := mooring(ended, append(spec.Containers[0].Args, "--host="+t.TempDir())...); err !=
+		nil || out != "nothing to remove\n" {
 		t.Errorf("%v, printed %q", err, out)
 	}
 }

@@ -63,17 +63,21 @@ func newPolicyTest(t *testing.T, plane *kube.ControlPlane) *policyTest {
 
 func newPolicyTestIn(t *testing.T, plane *kube.ControlPlane, namespace string) *policyTest {
 	t.Helper()
-	p := &policyTest{namespace: namespace, admin: clientFor(t, plane.Config()), warnings: &warnings{}, config: plane.Config()}
+	p := &policyTest{namespace: namespace, admin: clientFor(t, plane.Config()),
+		warnings: &warnings{}, config: plane.Config()}
 	all := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything-" + p.namespace},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{""}, Verbs: []string{"*"},
-			Resources: []string{"pods", "pods/status", "pods/binding", "resourcequotas", "namespaces", "namespaces/status", "namespaces/finalize"},
+			Resources: []string{"pods", "pods/status", "pods/binding", "resourcequotas",
+				"namespaces", "namespaces/status", "namespaces/finalize"},
 		}, {
-			APIGroups: []string{v1alpha1.Group}, Verbs: []string{"*"}, Resources: []string{"migrationreservations"},
+			APIGroups: []string{v1alpha1.Group}, Verbs: []string{"*"},
+			Resources: []string{"migrationreservations"},
 		}, {
-			APIGroups: []string{"kubevirt.io", "pool.kubevirt.io", "instancetype.kubevirt.io", "snapshot.kubevirt.io", "clone.kubevirt.io"},
-			Verbs:     []string{"*"}, Resources: []string{"*"},
+			APIGroups: []string{"kubevirt.io", "pool.kubevirt.io", "instancetype.kubevirt.io",
+				"snapshot.kubevirt.io", "clone.kubevirt.io"},
+			Verbs: []string{"*"}, Resources: []string{"*"},
 		}},
 	}
 	if err := p.admin.Create(t.Context(), all); err != nil {
@@ -101,7 +105,8 @@ func (p *policyTest) bind(t *testing.T, user, role string) {
 	name := metav1.ObjectMeta{Name: user + "-" + role + "-" + p.namespace}
 	reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
-	var binding client.Object = &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: reference, Subjects: subjects}
+	var binding client.Object = &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: reference,
+		Subjects: subjects}
 	if role == "mooring-annotations" {
 		name.Namespace = p.namespace
 		binding = &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: reference, Subjects: subjects}
@@ -122,17 +127,21 @@ func (p *policyTest) pod(name string, annotations map[string]string) *corev1.Pod
 func (p *policyTest) await(t *testing.T, heeded func(err error) error) {
 	t.Helper()
 	eventually(t, "the policy and the roles", func() error {
-		if err := p.annotator.Create(t.Context(), p.pod("probe", map[string]string{"launcher.mooring.dev": "c"}), client.DryRunAll); err != nil {
+		if err := p.annotator.Create(t.Context(),
+			p.pod("probe", map[string]string{"launcher.mooring.dev": "c"}),
+			client.DryRunAll); err != nil {
 			return err
 		}
-		return heeded(p.plain.Create(t.Context(), p.pod("probe", map[string]string{"launcher.mooring.dev": "c"}), client.DryRunAll))
+		return heeded(p.plain.Create(t.Context(),
+			p.pod("probe", map[string]string{"launcher.mooring.dev": "c"}), client.DryRunAll))
 	})
 }
 
 func startPolicyTest(t *testing.T, mode string) *policyTest {
 	t.Helper()
 	plane := kubetest.Start(t)
-	args := []string{"--set=mode=" + mode, "--set=webhooks.enabled=false", "--set-file=agent.policy=../../deploy/policy/" + mode + ".yaml"}
+	args := []string{"--set=mode=" + mode, "--set=webhooks.enabled=false",
+		"--set-file=agent.policy=../../deploy/policy/" + mode + ".yaml"}
 	apply(t, plane, render(t, args...))
 	return newPolicyTest(t, plane)
 }
@@ -177,13 +186,16 @@ func TestPodAnnotationsAreRefused(t *testing.T) {
 		"mooring.dev.example.com/launcher":              false,
 		"required-plugins.noderesource.dev/container.c": false,
 	} {
-		err := p.plain.Create(t.Context(), p.pod("p", map[string]string{key: "c"}), client.DryRunAll)
+		err := p.plain.Create(t.Context(), p.pod("p", map[string]string{key: "c"}),
+			client.DryRunAll)
 		if refused {
-			wantRefused(t, key, err, "plain may not change "+key, `verb "set" for podannotations.mooring.dev in namespace `+p.namespace)
+			wantRefused(t, key, err, "plain may not change "+key,
+				`verb "set" for podannotations.mooring.dev in namespace `+p.namespace)
 		} else if err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
-		if err := p.annotator.Create(t.Context(), p.pod("p", map[string]string{key: "c"}), client.DryRunAll); err != nil {
+		if err := p.annotator.Create(t.Context(), p.pod("p", map[string]string{key: "c"}),
+			client.DryRunAll); err != nil {
 			t.Errorf("%s, with the right: %v", key, err)
 		}
 	}
@@ -201,7 +213,8 @@ func TestPodAnnotationsAreKept(t *testing.T) {
 		changed.Annotations[key] = value
 		return changed
 	}
-	if err := p.plain.Update(t.Context(), change("example.com/a", "2"), client.DryRunAll); err != nil {
+	if err := p.plain.Update(t.Context(), change("example.com/a", "2"), client.DryRunAll); err !=
+		nil {
 		t.Errorf("another annotation: %v", err)
 	}
 	if err := p.plain.Status().Update(t.Context(), pod.DeepCopy()); err != nil {
@@ -209,7 +222,8 @@ func TestPodAnnotationsAreKept(t *testing.T) {
 	}
 	const key = "launcher.mooring.dev"
 	wantRefused(t, "changed", p.plain.Update(t.Context(), change(key, "d"), client.DryRunAll), key)
-	wantRefused(t, "changed by way of the status", p.plain.Status().Update(t.Context(), change(key, "d")), key)
+	wantRefused(t, "changed by way of the status",
+		p.plain.Status().Update(t.Context(), change(key, "d")), key)
 	removed := pod.DeepCopy()
 	delete(removed.Annotations, key)
 	wantRefused(t, "removed", p.plain.Update(t.Context(), removed, client.DryRunAll), key)
@@ -217,9 +231,11 @@ func TestPodAnnotationsAreKept(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "d"}},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: "node-1"},
 	}
-	wantRefused(t, "bound", p.plain.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding), key)
+	wantRefused(t, "bound", p.plain.SubResource("binding").Create(t.Context(), pod.DeepCopy(),
+		binding), key)
 	binding.Annotations = nil
-	if err := p.plain.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding); err != nil {
+	if err := p.plain.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding); err !=
+		nil {
 		t.Errorf("bound without: %v", err)
 	}
 }
@@ -230,8 +246,10 @@ func TestOwnNamespacesAreNotPoliced(t *testing.T) {
 	for _, namespace := range []string{metav1.NamespaceSystem, system} {
 		pod := p.pod("p", map[string]string{"launcher.mooring.dev": "c"})
 		pod.Namespace, pod.Spec.ServiceAccountName = namespace, "default"
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
-		if err := p.admin.Create(t.Context(), account); err != nil && !apierrors.IsAlreadyExists(err) {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+			Name: "default"}}
+		if err := p.admin.Create(t.Context(), account); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 		if err := p.plain.Create(t.Context(), pod, client.DryRunAll); err != nil {
@@ -244,7 +262,8 @@ func TestQuotaAnnotationsAreRefused(t *testing.T) {
 	p := startEnforced(t)
 	q := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "default"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100")}},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100")}},
 	}
 	if err := p.plain.Create(t.Context(), q); err != nil {
 		t.Fatal(err)
@@ -263,9 +282,12 @@ func TestQuotaAnnotationsAreRefused(t *testing.T) {
 		return by.Patch(t.Context(), changed, client.MergeFrom(q))
 	}
 	for _, key := range []string{quota.BaseAnnotation, quota.AppliedAnnotation} {
-		wantRefused(t, key, annotate(p.plain, key, "{}"), "plain may not change "+key, "quotaannotations.mooring.dev")
-		wantRefused(t, key+", by a user with the right to annotate pods", annotate(p.annotator, key, "{}"), key)
-		controller := p.as(t, "system:serviceaccount:"+system+":mooring-controller", rest.NoWarnings{})
+		wantRefused(t, key, annotate(p.plain, key, "{}"), "plain may not change "+key,
+			"quotaannotations.mooring.dev")
+		wantRefused(t, key+", by a user with the right to annotate pods",
+			annotate(p.annotator, key, "{}"), key)
+		controller := p.as(t, "system:serviceaccount:"+system+":mooring-controller",
+			rest.NoWarnings{})
 		if err := annotate(controller, key, "{}"); err != nil {
 			t.Errorf("%s, by the controller: %v", key, err)
 		}
@@ -288,19 +310,22 @@ func TestQuotaAnnotationsAreRefused(t *testing.T) {
 func TestObserveWarns(t *testing.T) {
 	p := startPolicyTest(t, "observe")
 	p.await(t, func(err error) error {
-		if warned := p.warnings.take(); err != nil || !strings.Contains(warned, "plain may not change launcher.mooring.dev") {
+		if warned := p.warnings.take(); err != nil ||
+			!strings.Contains(warned, "plain may not change launcher.mooring.dev") {
 			return notInForce{err}
 		}
 		return nil
 	})
-	if err := p.plain.Create(t.Context(), p.pod("p", map[string]string{"example.com/a": "c"}), client.DryRunAll); err != nil {
+	if err := p.plain.Create(t.Context(), p.pod("p", map[string]string{"example.com/a": "c"}),
+		client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
 	if warned := p.warnings.take(); warned != "" {
 		t.Errorf("another annotation: warned of %q", warned)
 	}
 	p.awaitLabels(t, func(err error) error {
-		if warned := p.warnings.take(); err != nil || !strings.Contains(warned, "plain may not change "+kubevirtv1.MigrationJobLabel) {
+		if warned := p.warnings.take(); err != nil ||
+			!strings.Contains(warned, "plain may not change "+kubevirtv1.MigrationJobLabel) {
 			return notInForce{err}
 		}
 		return nil

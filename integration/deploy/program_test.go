@@ -28,7 +28,8 @@ func (u *installation) startController(t *testing.T) *kube.Process {
 		t.Fatal(err)
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
-	args := append([]string{controllerprogram.Name}, u.controller(t).Spec.Template.Spec.Containers[0].Args...)
+	args := append([]string{controllerprogram.Name},
+		u.controller(t).Spec.Template.Spec.Containers[0].Args...)
 	args = append(args, "--kubeconfig="+kubeconfig, "--lease-namespace="+system, "--listen="+listen)
 	process, err := u.plane.Start(controllerprogram.Name, os.Args[0], args...)
 	if err != nil {
@@ -58,11 +59,12 @@ func controllerKey() client.ObjectKey {
 // endWhenScaledDown acts for the Deployment controller and kubelet. It ends the program when its
 // Deployment has no desired replica.
 func (u *installation) endWhenScaledDown(ctx context.Context, process *kube.Process) error {
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		d := &appsv1.Deployment{}
-		err := u.admin.Get(ctx, controllerKey(), d)
-		return err == nil && *d.Spec.Replicas == 0, err
-	})
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			d := &appsv1.Deployment{}
+			err := u.admin.Get(ctx, controllerKey(), d)
+			return err == nil && *d.Spec.Replicas == 0, err
+		})
 	if err != nil {
 		return fmt.Errorf("waiting for the Deployment to be scaled down: %w", err)
 	}

@@ -13,7 +13,8 @@ import (
 func dryRunInstall(t *testing.T, config *rest.Config, args ...string) (string, error) {
 	t.Helper()
 	return helm(t, append([]string{
-		"install", "mooring", chart, "--namespace=" + system, "--kubeconfig=" + kubeconfig(t, config), "--dry-run=server", "--take-ownership",
+		"install", "mooring", chart, "--namespace=" + system,
+		"--kubeconfig=" + kubeconfig(t, config), "--dry-run=server", "--take-ownership",
 	}, args...)...)
 }
 
@@ -23,15 +24,18 @@ func TestKubeVirtsNamespaceIsLookedUp(t *testing.T) {
 	config := startKubeVirt(t).Plane.Config()
 	const elsewhere = `--set-json=annotations.setters=[{"kind":"ServiceAccount","name":"kubevirt-controller","namespace":"harvester-system"}]`
 	out, err := dryRunInstall(t, config, elsewhere)
-	for _, want := range []string{`annotations.setters: KubeVirt is in namespace "kubevirt"`, `--set-json 'annotations.setters=[{"kind":"ServiceAccount",`, `"namespace":"kubevirt"}]'`} {
+	for _, want := range []string{`annotations.setters: KubeVirt is in namespace "kubevirt"`,
+		`--set-json 'annotations.setters=[{"kind":"ServiceAccount",`, `"namespace":"kubevirt"}]'`} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("%v, printed %q, want %q in it", err, out, want)
 		}
 	}
 	for name, args := range map[string][]string{
-		"the default":        nil,
-		"by a user name":     {`--set-json=annotations.setters=[{"kind":"User","name":"` + virtController + `"}]`},
-		"by a group":         {`--set-json=annotations.setters=[{"kind":"Group","name":"system:serviceaccounts:kubevirt"}]`},
+		"the default": nil,
+		"by a user name": {`--set-json=annotations.setters=[{"kind":"User","name":"` +
+			virtController + `"}]`},
+		"by a group": {
+			`--set-json=annotations.setters=[{"kind":"Group","name":"system:serviceaccounts:kubevirt"}]`},
 		"own binding":        {"--set=annotations.setters=null"},
 		"without the policy": {elsewhere, "--set=annotations.policy=false"},
 	} {
@@ -70,17 +74,21 @@ func TestHelmTakesOver(t *testing.T) {
 	u.remove(t) // objects applied by other tests differ from install.yaml
 	apply(t, u.plane, read(t, "../../deploy/kubernetes/install.yaml"))
 	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}
-	install := append([]string{"install", "mooring", chart, "--set=images.controller.tag=v2"}, to...)
-	if out, err := helm(t, install...); err == nil || !strings.Contains(out, "invalid ownership metadata") {
+	install := append([]string{"install", "mooring", chart, "--set=images.controller.tag=v2"},
+		to...)
+	if out, err := helm(t, install...); err == nil ||
+		!strings.Contains(out, "invalid ownership metadata") {
 		t.Errorf("without the flag: %v, printed %q", err, out)
 	}
-	if out, err := helm(t, append(install, "--take-ownership", "--force-conflicts")...); err != nil {
+	if out, err := helm(t, append(install, "--take-ownership", "--force-conflicts")...); err !=
+		nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if image := u.controllerImage(t); !strings.HasSuffix(image, ":v2") {
 		t.Errorf("the controller's image is %s", image)
 	}
-	if out, err := helm(t, append([]string{"uninstall", "mooring", "--no-hooks"}, to...)...); err != nil {
+	if out, err := helm(t, append([]string{"uninstall", "mooring", "--no-hooks"}, to...)...); err !=
+		nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }

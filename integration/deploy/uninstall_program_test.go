@@ -19,8 +19,10 @@ import (
 func startWithKubeVirt(t *testing.T) (*installation, *kubevirttest.Cluster) {
 	t.Helper()
 	c := startKubeVirt(t)
-	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1"), corev1.ResourceRequestsMemory: resource.MustParse("1Gi")}
-	u := &installation{plane: c.Plane, admin: clientFor(t, c.Plane.Config()), namespace: c.Namespace(t, hard)}
+	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1"),
+		corev1.ResourceRequestsMemory: resource.MustParse("1Gi")}
+	u := &installation{plane: c.Plane, admin: clientFor(t, c.Plane.Config()),
+		namespace: c.Namespace(t, hard)}
 	u.objects = apply(t, u.plane, render(t, append(enforce(), "--set=webhooks.enabled=false")...))
 	if err := u.readJob(t.Context()); err != nil {
 		t.Fatal(err)
@@ -36,8 +38,10 @@ func TestUninstallWhileTheControllerWorks(t *testing.T) {
 	vmi := c.RunningVMI(t, u.namespace, "vm", kubevirttest.Size{Cores: 1, Memory: "512Mi"})
 	m := c.MigrateUntil(t, vmi, kubevirtv1.MigrationTargetReady)
 	m.Await(t, kubevirtv1.MigrationTargetReady)
-	if q := u.quota(t); q.Spec.Hard.Pods().Value() != 2 || q.Annotations[quota.BaseAnnotation] == "" {
-		t.Fatalf("the controller has not raised the quota: %v, annotations %v", q.Spec.Hard, q.Annotations)
+	if q := u.quota(t); q.Spec.Hard.Pods().Value() != 2 ||
+		q.Annotations[quota.BaseAnnotation] == "" {
+		t.Fatalf("the controller has not raised the quota: %v, annotations %v", q.Spec.Hard,
+			q.Annotations)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- u.endWhenScaledDown(t.Context(), process) }()
@@ -51,7 +55,8 @@ func TestUninstallWhileTheControllerWorks(t *testing.T) {
 	}
 	for _, want := range []string{
 		"scale Deployment mooring-system/mooring-controller down to 0: done\n",
-		"restore ResourceQuota " + u.namespace + "/" + kubevirttest.QuotaName + ": pods 2 -> 1, requests.memory ",
+		"restore ResourceQuota " + u.namespace + "/" + kubevirttest.QuotaName +
+			": pods 2 -> 1, requests.memory ",
 		" of migration " + m.Get(t).Name + " (quotas may refuse its pods): done\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -68,7 +73,8 @@ func TestUninstallWhileTheControllerWorks(t *testing.T) {
 func (u *installation) quota(t *testing.T) *corev1.ResourceQuota {
 	t.Helper()
 	q := &corev1.ResourceQuota{}
-	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: kubevirttest.QuotaName}, q); err != nil {
+	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace,
+		Name: kubevirttest.QuotaName}, q); err != nil {
 		t.Fatal(err)
 	}
 	return q

@@ -46,7 +46,8 @@ func newInstallation(t *testing.T) *installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &installation{plane: plane, admin: clientFor(t, plane.Config()), namespace: kubetest.Namespace(t, clientset)}
+	return &installation{plane: plane, admin: clientFor(t, plane.Config()),
+		namespace: kubetest.Namespace(t, clientset)}
 }
 
 func startInstallation(t *testing.T) *installation {
@@ -66,7 +67,8 @@ func startInstallation(t *testing.T) *installation {
 
 // enforce returns values for a cluster in enforce mode.
 func enforce() []string {
-	return []string{"--set=mode=enforce", "--set-file=agent.policy=../../deploy/policy/enforce.yaml"}
+	return []string{"--set=mode=enforce",
+		"--set-file=agent.policy=../../deploy/policy/enforce.yaml"}
 }
 
 // readJob reads the command line of the Job and the rights of its account.
@@ -94,24 +96,36 @@ func uninstallJob() client.ObjectKey {
 func (u *installation) migrate(t *testing.T) {
 	t.Helper()
 	raised := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "default", Annotations: map[string]string{
-			quota.BaseAnnotation: `{"pods":"3"}`, quota.AppliedAnnotation: `{"pods":"4"}`, quota.DefaultPrefix + "migratingVMs": `{}`,
-		}},
-		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("4")}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "default",
+			Annotations: map[string]string{
+				quota.BaseAnnotation: `{"pods":"3"}`, quota.AppliedAnnotation: `{"pods":"4"}`,
+				quota.DefaultPrefix + "migratingVMs": `{}`,
+			}},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("4")}},
 	}
 	reservation := &v1alpha1.MigrationReservation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "uid-1", Finalizers: []string{v1alpha1.Finalizer}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "uid-1",
+			Finalizers: []string{v1alpha1.Finalizer}},
 		Spec: v1alpha1.MigrationReservationSpec{
-			Migration: v1alpha1.Reference{Name: "migration"}, VMI: v1alpha1.Reference{Name: "vm"}, From: v1alpha1.Estimated,
-			Pods: []v1alpha1.ReservedPod{{Role: v1alpha1.RoleLauncher, Charge: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}},
+			Migration: v1alpha1.Reference{Name: "migration"}, VMI: v1alpha1.Reference{Name: "vm"},
+			From: v1alpha1.Estimated,
+			Pods: []v1alpha1.ReservedPod{{Role: v1alpha1.RoleLauncher,
+				Charge: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}},
 		},
 	}
-	eventually(t, "the CRD to be served", func() error { return u.admin.Create(t.Context(), reservation) })
+	eventually(t, "the CRD to be served", func() error {
+		return u.admin.Create(t.Context(), reservation)
+	})
 	if err := u.admin.Create(t.Context(), raised); err != nil {
 		t.Fatal(err)
 	}
-	annotated := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"{}"}}}`, quota.DefaultPrefix+"vmAvailable"))
-	if err := u.admin.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.namespace}}, annotated); err != nil {
+	annotated := client.RawPatch(client.Merge.Type(),
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"{}"}}}`,
+			quota.DefaultPrefix+"vmAvailable"))
+	if err := u.admin.Patch(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.namespace}}, annotated); err !=
+		nil {
 		t.Fatal(err)
 	}
 }
@@ -136,7 +150,8 @@ func (u *installation) holdLeaseBriefly(t *testing.T) {
 	holder, seconds, now := "controller-1", int32(2), metav1.NowMicro()
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "mooring-controller"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder,
+			LeaseDurationSeconds: &seconds, RenewTime: &now},
 	}
 	if err := u.admin.Create(t.Context(), lease); err != nil {
 		t.Fatal(err)
@@ -193,7 +208,8 @@ func (u *installation) checkCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(hooks.Items) + len(mutating.Items) + len(bindings.Items) + len(reservations.Items); n > 0 {
+	if n := len(hooks.Items) + len(mutating.Items) + len(bindings.Items) +
+		len(reservations.Items); n > 0 {
 		t.Errorf("%d webhook configurations, policy bindings and reservations are left", n)
 	}
 	var q corev1.ResourceQuota
@@ -206,7 +222,8 @@ func (u *installation) checkCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if pods := q.Spec.Hard[corev1.ResourcePods]; pods.String() != "3" || len(q.Annotations)+len(ns.Annotations) > 0 {
+	if pods := q.Spec.Hard[corev1.ResourcePods]; pods.String() != "3" ||
+		len(q.Annotations)+len(ns.Annotations) > 0 {
 		t.Errorf("pods %s, annotations %v and %v", pods.String(), q.Annotations, ns.Annotations)
 	}
 }
@@ -214,7 +231,8 @@ func (u *installation) checkCleared(t *testing.T) {
 func (u *installation) checkScaled(t *testing.T, want int32) {
 	t.Helper()
 	var d appsv1.Deployment
-	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "mooring-controller"}, &d); err != nil {
+	if err := u.admin.Get(t.Context(),
+		client.ObjectKey{Namespace: system, Name: "mooring-controller"}, &d); err != nil {
 		t.Fatal(err)
 	}
 	if *d.Spec.Replicas != want {
@@ -228,12 +246,14 @@ func TestUninstallRefusesBeforeItChangesAnything(t *testing.T) {
 	u := startInstallation(t)
 	u.annotateQuota(t, quota.BaseAnnotation, `"many"`)
 	out, err := u.run(t.Context())
-	if err == nil || strings.Contains(out, "done") || !strings.Contains(out, "read the base of ResourceQuota "+u.namespace+"/default") {
+	if err == nil || strings.Contains(out, "done") ||
+		!strings.Contains(out, "read the base of ResourceQuota "+u.namespace+"/default") {
 		t.Errorf("%v, printed %q", err, out)
 	}
 	u.checkScaled(t, 2)
 	for _, o := range u.objects {
-		if err := u.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o.DeepCopy()); err != nil {
+		if err := u.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o.DeepCopy()); err !=
+			nil {
 			t.Errorf("%s: %v", o.GetKind(), err)
 		}
 	}
@@ -247,8 +267,10 @@ func TestUninstallRefusesBeforeItChangesAnything(t *testing.T) {
 
 func (u *installation) annotateQuota(t *testing.T, key, value string) {
 	t.Helper()
-	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "default"}}
-	patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace,
+		Name: "default"}}
+	patch := client.RawPatch(client.Merge.Type(),
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
 	if err := u.admin.Patch(t.Context(), q, patch); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +284,9 @@ func (u *installation) remove(t *testing.T) {
 		if o.GetKind() == "Namespace" {
 			continue
 		}
-		if err := u.admin.Delete(t.Context(), o, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+		if err := u.admin.Delete(t.Context(), o,
+			client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(
+			err) != nil {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 			continue
 		}
@@ -306,12 +330,14 @@ func TestUninstallAfterwards(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := mooring(t.Context(), "uninstall", "--kubeconfig="+kubeconfig(t, u.plane.Config()), "--namespace="+system, "--force"); err != nil {
+	if out, err := mooring(t.Context(), "uninstall", "--kubeconfig="+kubeconfig(t,
+		u.plane.Config()), "--namespace="+system, "--force"); err != nil {
 		t.Fatalf("%v, printed %q", err, out)
 	}
 	u.awaitGone(t, crd)
 	var q corev1.ResourceQuota
-	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "default"}, &q); err != nil {
+	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "default"},
+		&q); err != nil {
 		t.Fatal(err)
 	}
 	if pods := q.Spec.Hard[corev1.ResourcePods]; pods.String() != "3" || len(q.Annotations) > 0 {

@@ -19,11 +19,15 @@ func TestVMAnnotationsAreRefused(t *testing.T) {
 		"VirtualMachine": func(key string) client.Object {
 			return p.vm("vm", kubevirtv1.RunStrategyHalted, map[string]string{key: "c"})
 		},
-		"VirtualMachineInstance": func(key string) client.Object { return p.vmi("vm", map[string]string{key: "c"}) },
+		"VirtualMachineInstance": func(key string) client.Object {
+			return p.vmi("vm", map[string]string{key: "c"})
+		},
 	} {
 		err := p.plain.Create(t.Context(), made(launcherKey), client.DryRunAll)
-		wantRefused(t, kind, err, "plain may not change "+launcherKey, `verb "set" for podannotations.mooring.dev in namespace `+p.namespace)
-		for who, c := range map[string]client.Client{"annotator": p.annotator, "KubeVirt's controller": p.controllerOf(t)} {
+		wantRefused(t, kind, err, "plain may not change "+launcherKey,
+			`verb "set" for podannotations.mooring.dev in namespace `+p.namespace)
+		for who, c := range map[string]client.Client{"annotator": p.annotator,
+			"KubeVirt's controller": p.controllerOf(t)} {
 			if err := c.Create(t.Context(), made(launcherKey), client.DryRunAll); err != nil {
 				t.Errorf("%s, by %s: %v", kind, who, err)
 			}
@@ -96,12 +100,15 @@ func TestNoWayAround(t *testing.T) {
 	for document := range strings.SplitSeq(sources, "\n---\n") {
 		made := func(key string) *unstructured.Unstructured { return p.source(t, document, key) }
 		kind := made("a").GetKind()
-		wantRefused(t, kind, p.plain.Create(t.Context(), made(launcherKey), client.DryRunAll), "plain may not change", "podannotations.mooring.dev")
+		wantRefused(t, kind, p.plain.Create(t.Context(), made(launcherKey), client.DryRunAll),
+			"plain may not change", "podannotations.mooring.dev")
 		err := p.annotator.Create(t.Context(), made(launcherKey), client.DryRunAll)
-		if refused, cluster := checkRefusedBy("mooring-vm-annotations", err) == nil, strings.Contains(kind, "Cluster"); refused != cluster {
+		if refused, cluster := checkRefusedBy("mooring-vm-annotations", err) == nil,
+			strings.Contains(kind, "Cluster"); refused != cluster {
 			t.Errorf("%s, with the right in one namespace: %v", kind, err)
 		}
-		if err := p.plain.Create(t.Context(), made("a"), client.DryRunAll); checkRefusedBy("mooring-vm-annotations", err) == nil {
+		if err := p.plain.Create(t.Context(), made("a"), client.DryRunAll); checkRefusedBy(
+			"mooring-vm-annotations", err) == nil {
 			t.Errorf("%s, another annotation: %v", kind, err)
 		}
 	}
@@ -110,7 +117,8 @@ func TestNoWayAround(t *testing.T) {
 func (p *policyTest) source(t *testing.T, document, key string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(document, "KEY", key)), &o.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(document, "KEY", key)), &o.Object); err !=
+		nil {
 		t.Fatal(err)
 	}
 	o.SetName("source")
@@ -126,7 +134,8 @@ func TestUnusualPatches(t *testing.T) {
 	p, _ := startEnforcedVMs(t)
 	clone := func(patch string) *unstructured.Unstructured {
 		o := p.source(t, sources[strings.LastIndex(sources, "---\n")+4:], "a")
-		if err := unstructured.SetNestedStringSlice(o.Object, []string{patch}, "spec", "patches"); err != nil {
+		if err := unstructured.SetNestedStringSlice(o.Object, []string{patch}, "spec",
+			"patches"); err != nil {
 			t.Fatal(err)
 		}
 		return o
@@ -147,31 +156,38 @@ func TestUnusualPatches(t *testing.T) {
 // Changes of other parts of an annotated VM pass.
 func TestVMAnnotationsAreKept(t *testing.T) {
 	p, _ := startEnforcedVMs(t)
-	vm := p.vm("annotated", kubevirtv1.RunStrategyHalted, map[string]string{launcherKey: "c", "example.com/a": "1"})
+	vm := p.vm("annotated", kubevirtv1.RunStrategyHalted,
+		map[string]string{launcherKey: "c", "example.com/a": "1"})
 	if err := p.annotator.Create(t.Context(), vm); err != nil {
 		t.Fatal(err)
 	}
 	patch := func(text string) error {
-		return p.plain.Patch(t.Context(), vm.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(text)), client.DryRunAll)
+		return p.plain.Patch(t.Context(), vm.DeepCopy(),
+			client.RawPatch(client.Merge.Type(), []byte(text)), client.DryRunAll)
 	}
 	template := func(annotations string) string {
 		return `{"spec": {"template": {"metadata": {"annotations": ` + annotations + `}}}}`
 	}
 	for _, text := range []string{
-		template(`{"example.com/a": "2"}`), `{"spec": {"runStrategy": "Manual"}}`, `{"metadata": {"labels": {"a": "b"}}}`,
+		template(`{"example.com/a": "2"}`), `{"spec": {"runStrategy": "Manual"}}`,
+		`{"metadata": {"labels": {"a": "b"}}}`,
 		`{"spec": {"template": {"spec": {"domain": {"cpu": {"cores": 2}}}}}}`,
 	} {
 		if err := patch(text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	status := client.RawPatch(client.Merge.Type(), []byte(`{"status": {"printableStatus": "Paused"}}`))
-	if err := p.plain.Status().Patch(t.Context(), vm.DeepCopy(), status, client.DryRunAll); err != nil {
+	status := client.RawPatch(client.Merge.Type(),
+		[]byte(`{"status": {"printableStatus": "Paused"}}`))
+	if err := p.plain.Status().Patch(t.Context(), vm.DeepCopy(), status, client.DryRunAll); err !=
+		nil {
 		t.Errorf("the status: %v", err)
 	}
 	for _, text := range []string{
-		template(`{"launcher.mooring.dev": "d"}`), template(`{"launcher.mooring.dev": null}`), template(`null`),
-		template(`{"value.memlock.mooring.dev": "1Gi"}`), `{"spec": {"template": {"metadata": null}}}`,
+		template(`{"launcher.mooring.dev": "d"}`), template(`{"launcher.mooring.dev": null}`),
+		template(`null`),
+		template(`{"value.memlock.mooring.dev": "1Gi"}`),
+		`{"spec": {"template": {"metadata": null}}}`,
 	} {
 		wantRefused(t, text, patch(text), "plain may not change", ".mooring.dev")
 	}
@@ -180,14 +196,16 @@ func TestVMAnnotationsAreKept(t *testing.T) {
 // The policy accepts a template without metadata or annotations.
 func TestTemplatesWithoutMetadata(t *testing.T) {
 	p, _ := startEnforcedVMs(t)
-	for _, metadata := range []string{"metadata: null,", "metadata: {annotations: null},", "metadata: {},", ""} {
+	for _, metadata := range []string{"metadata: null,", "metadata: {annotations: null},",
+		"metadata: {},", ""} {
 		o := p.source(t, strings.Replace(pool, "METADATA", metadata, 1), "")
 		err := p.plain.Create(t.Context(), o, client.DryRunAll)
 		if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 			t.Errorf("%q: %v", metadata, err)
 		}
 	}
-	if err := p.plain.Create(t.Context(), p.vm("vm", kubevirtv1.RunStrategyHalted, nil), client.DryRunAll); err != nil {
+	if err := p.plain.Create(t.Context(), p.vm("vm", kubevirtv1.RunStrategyHalted, nil),
+		client.DryRunAll); err != nil {
 		t.Error(err)
 	}
 }
@@ -214,13 +232,16 @@ func TestKubeVirtWorksInModeEnforce(t *testing.T) {
 	run := func(strategy kubevirtv1.VirtualMachineRunStrategy) {
 		t.Helper()
 		text := fmt.Appendf(nil, `{"spec": {"runStrategy": %q}}`, strategy)
-		if err := p.plain.Patch(t.Context(), vm, client.RawPatch(client.Merge.Type(), text)); err != nil {
+		if err := p.plain.Patch(t.Context(), vm, client.RawPatch(client.Merge.Type(), text)); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
 	run(kubevirtv1.RunStrategyAlways)
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	eventually(t, "the VM's instance", func() error { return p.plain.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi) })
+	eventually(t, "the VM's instance", func() error {
+		return p.plain.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi)
+	})
 	c.AwaitRunning(t, vmi)
 	c.Migrate(t, vmi).Await(t, kubevirtv1.MigrationSucceeded)
 	pods := c.Launchers(t, vmi)

@@ -22,13 +22,15 @@ import (
 // policies returns the names of the admission policies. Each has a binding of the same name.
 func policies() []string {
 	return []string{
-		"mooring-annotations", "mooring-launchers", "mooring-namespace-annotations", "mooring-quota-annotations", "mooring-vm-annotations",
+		"mooring-annotations", "mooring-launchers", "mooring-namespace-annotations",
+		"mooring-quota-annotations", "mooring-vm-annotations",
 	}
 }
 
 // configurations returns the webhook configurations.
 func configurations() []string {
-	return []string{"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration mooring-launcher"}
+	return []string{"ValidatingWebhookConfiguration mooring-guard",
+		"MutatingWebhookConfiguration mooring-launcher"}
 }
 
 // A first install must refuse no request. The API server calls webhooks only in enforce mode or on
@@ -39,24 +41,28 @@ func TestWebhooksFollowTheMode(t *testing.T) {
 		args          []string
 		called, ready bool
 	}{
-		"observe":                {nil, false, true},
-		"observe, switched on":   {[]string{on}, true, true},
-		"enforce":                {enforce(), true, true},
-		"enforce, switched off":  {append(enforce(), off), false, false},
-		"no controller":          {[]string{on, "--set=controller.enabled=false"}, false, false},
-		"enforce, no controller": {append(enforce(), "--set=controller.enabled=false"), false, false},
+		"observe":               {nil, false, true},
+		"observe, switched on":  {[]string{on}, true, true},
+		"enforce":               {enforce(), true, true},
+		"enforce, switched off": {append(enforce(), off), false, false},
+		"no controller":         {[]string{on, "--set=controller.enabled=false"}, false, false},
+		"enforce, no controller": {append(enforce(), "--set=controller.enabled=false"),
+			false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := decode(t, render(t, tt.args...))
 			for _, configuration := range configurations() {
 				if (all[configuration] != nil) != tt.called {
-					t.Errorf("%s: there %t, want %t", configuration, all[configuration] != nil, tt.called)
+					t.Errorf("%s: there %t, want %t", configuration, all[configuration] != nil,
+						tt.called)
 				}
 			}
-			secret, served := all["Secret mooring-webhook-certificates"] != nil, serves(t, all["Deployment mooring-controller"])
+			secret, served := all["Secret mooring-webhook-certificates"] != nil,
+				serves(t, all["Deployment mooring-controller"])
 			if secret != tt.ready || served != tt.ready {
-				t.Errorf("there is a Secret: %t, the controller serves: %t; want %t", secret, served, tt.ready)
+				t.Errorf("there is a Secret: %t, the controller serves: %t; want %t", secret,
+					served, tt.ready)
 			}
 		})
 	}
@@ -68,7 +74,8 @@ func serves(t *testing.T, deployment *unstructured.Unstructured) bool {
 	if deployment == nil {
 		return false
 	}
-	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec",
+		"containers")
 	if err != nil || len(containers) != 1 {
 		t.Fatalf("containers %v, %v", containers, err)
 	}
@@ -91,8 +98,9 @@ func TestFailIsForVMsAlone(t *testing.T) {
 	}
 	want := map[string]string{
 		"resourcequotas.guard.mooring.dev": "Ignore", "namespaces.guard.mooring.dev": "Ignore",
-		"virtualmachines.guard.mooring.dev": "Fail", "virtualmachinerestores.guard.mooring.dev": "Fail",
-		"launchers.guard.mooring.dev": "Fail", "launchers.mooring.dev": "Fail",
+		"virtualmachines.guard.mooring.dev":        "Fail",
+		"virtualmachinerestores.guard.mooring.dev": "Fail",
+		"launchers.guard.mooring.dev":              "Fail", "launchers.mooring.dev": "Fail",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("failure policies (-want +got):\n%s", diff)
@@ -107,12 +115,15 @@ func TestFailKeepsNoNamespace(t *testing.T) {
 	apply(t, plane, render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
 	launcher := p.pod("launcher", nil)
 	launcher.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher"}
-	create := func(ctx context.Context) error { return p.admin.Create(ctx, launcher.DeepCopy(), client.DryRunAll) }
+	create := func(ctx context.Context) error {
+		return p.admin.Create(ctx, launcher.DeepCopy(), client.DryRunAll)
+	}
 	t.Cleanup(func() { p.stopCalls(t, create) })
 	eventually(t, "launchers to be refused", func() error {
 		return checkNoAnswer("launchers.", create(t.Context()))
 	})
-	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "default"}}
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace,
+		Name: "default"}}
 	if err := p.admin.Create(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +132,8 @@ func TestFailKeepsNoNamespace(t *testing.T) {
 	if err := p.admin.Patch(t.Context(), ns, labelled); err != nil {
 		t.Errorf("a namespace is changed: %v", err)
 	}
-	collector := p.as(t, "system:serviceaccount:kube-system:namespace-controller", rest.NoWarnings{})
+	collector := p.as(t, "system:serviceaccount:kube-system:namespace-controller",
+		rest.NoWarnings{})
 	if err := collector.Delete(t.Context(), q); err != nil {
 		t.Errorf("a quota is deleted with its namespace: %v", err)
 	}
@@ -133,18 +145,21 @@ func (p *policyTest) stopCalls(t *testing.T, create func(context.Context) error)
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	for _, o := range []client.Object{
-		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mooring-guard"}},
-		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mooring-launcher"}},
+		&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "mooring-guard"}},
+		&admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "mooring-launcher"}},
 	} {
 		if err := p.admin.Delete(ctx, o); err != nil {
 			t.Error(err)
 		}
 	}
 	var last error
-	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = create(ctx)
-		return last == nil, nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			last = create(ctx)
+			return last == nil, nil
+		}); err != nil {
 		t.Errorf("waiting for requests to be let through: %v", last)
 	}
 }
@@ -163,14 +178,18 @@ func webhooks(t *testing.T, configuration *unstructured.Unstructured) (all []map
 
 // Excluding a namespace from the webhooks must not allow every user to set annotations there.
 func TestExcludedNamespaces(t *testing.T) {
-	all := decode(t, render(t, append(enforce(), "--set=webhooks.excludedNamespaces={a},annotations.excludedNamespaces={b}")...))
+	all := decode(t,
+		render(t,
+			append(enforce(),
+				"--set=webhooks.excludedNamespaces={a},annotations.excludedNamespaces={b}")...))
 	for _, configuration := range configurations() {
 		for _, hook := range webhooks(t, all[configuration]) {
 			checkExcluded(t, hook["name"].(string), hook["namespaceSelector"], "a")
 		}
 	}
 	for _, name := range policies() {
-		constraints, _, err := unstructured.NestedMap(all["ValidatingAdmissionPolicy "+name].Object, "spec", "matchConstraints")
+		constraints, _, err := unstructured.NestedMap(all["ValidatingAdmissionPolicy "+name].Object,
+			"spec", "matchConstraints")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +201,8 @@ func TestExcludedNamespaces(t *testing.T) {
 func checkExcluded(t *testing.T, name string, selector any, namespace string) {
 	t.Helper()
 	want := map[string]any{"matchExpressions": []any{map[string]any{
-		"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", system, namespace},
+		"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+		"values": []any{"kube-system", system, namespace},
 	}}}
 	if diff := cmp.Diff(any(want), selector); diff != "" {
 		t.Errorf("%s: namespaces (-want +got):\n%s", name, diff)

@@ -79,7 +79,8 @@ func installAll(t *testing.T, c *kube.ControlPlane) (sets []*appsv1.DaemonSet) {
 		sets = append(sets, set)
 	}
 	if len(sets) != 2 {
-		t.Fatalf("%d DaemonSets in %s, want that of the agent and that of the fence", len(sets), manifest)
+		t.Fatalf("%d DaemonSets in %s, want that of the agent and that of the fence",
+			len(sets), manifest)
 	}
 	return sets
 }
@@ -87,13 +88,15 @@ func installAll(t *testing.T, c *kube.ControlPlane) (sets []*appsv1.DaemonSet) {
 // awaitRole returns when the API server's authorizer knows the role, shortly after its creation.
 func awaitRole(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "vms",
-		},
-	}}
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "vms",
+			},
+		}}
 	eventually(t, "the agent's role", func() bool {
-		got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review,
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

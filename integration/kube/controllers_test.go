@@ -54,11 +54,14 @@ func TestQuotaIsEnforced(t *testing.T) {
 	wantRefused(t, admin, namespace)
 }
 
-func makeQuota(t *testing.T, admin kubernetes.Interface, namespace, pods string) *corev1.ResourceQuota {
+func makeQuota(
+	t *testing.T, admin kubernetes.Interface, namespace, pods string,
+) *corev1.ResourceQuota {
 	t.Helper()
 	q, err := admin.CoreV1().ResourceQuotas(namespace).Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "quota"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)}},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -68,12 +71,14 @@ func makeQuota(t *testing.T, admin kubernetes.Interface, namespace, pods string)
 
 func setPods(t *testing.T, admin kubernetes.Interface, q *corev1.ResourceQuota, pods string) {
 	t.Helper()
-	now, err := admin.CoreV1().ResourceQuotas(q.Namespace).Get(t.Context(), q.Name, metav1.GetOptions{})
+	now, err := admin.CoreV1().ResourceQuotas(q.Namespace).Get(t.Context(), q.Name,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now.Spec.Hard[corev1.ResourcePods] = resource.MustParse(pods)
-	if _, err := admin.CoreV1().ResourceQuotas(q.Namespace).Update(t.Context(), now, metav1.UpdateOptions{}); err != nil {
+	if _, err := admin.CoreV1().ResourceQuotas(q.Namespace).Update(t.Context(), now,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -82,7 +87,8 @@ func setPods(t *testing.T, admin kubernetes.Interface, q *corev1.ResourceQuota, 
 func awaitPods(t *testing.T, admin kubernetes.Interface, q *corev1.ResourceQuota, pods string) {
 	t.Helper()
 	eventually(t, "the quota's status", func() bool {
-		now, err := admin.CoreV1().ResourceQuotas(q.Namespace).Get(t.Context(), q.Name, metav1.GetOptions{})
+		now, err := admin.CoreV1().ResourceQuotas(q.Namespace).Get(t.Context(), q.Name,
+			metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +99,8 @@ func awaitPods(t *testing.T, admin kubernetes.Interface, q *corev1.ResourceQuota
 
 func wantRefused(t *testing.T, admin kubernetes.Interface, namespace string) {
 	t.Helper()
-	_, err := admin.CoreV1().Pods(namespace).Create(t.Context(), pod("too-many", node, ""), metav1.CreateOptions{})
+	_, err := admin.CoreV1().Pods(namespace).Create(t.Context(), pod("too-many", node, ""),
+		metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
 		t.Errorf("got %v, want exceeded quota", err)
 	}

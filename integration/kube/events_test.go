@@ -49,7 +49,8 @@ func TestEventOfALauncher(t *testing.T) {
 		Reason:     "MemlockRefused",
 		Note:       event.Message,
 		Regarding: corev1.ObjectReference{
-			Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: "vm", UID: "uid-of-vm", FieldPath: "spec.containers{compute}",
+			Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: "vm", UID: "uid-of-vm",
+			FieldPath: "spec.containers{compute}",
 		},
 	})
 	if diff := cmp.Diff(want, withoutTime(got[0])); diff != "" {
@@ -94,7 +95,8 @@ func TestEventOfTheNode(t *testing.T) {
 	r.stop()
 	r.want(t, outcomes{agentkube.Written: 1})
 
-	found, err := admin.EventsV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "regarding.name=" + name})
+	found, err := admin.EventsV1().Events(metav1.NamespaceDefault).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "regarding.name=" + name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,8 @@ func TestADeletedEventStartsAnew(t *testing.T) {
 	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
 	r.Record(refusal(namespace, "vm", "too much"))
 	r.await(t, agentkube.Written, 1)
-	err := admin.EventsV1().Events(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	err := admin.EventsV1().Events(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

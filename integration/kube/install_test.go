@@ -21,7 +21,8 @@ func TestThePodsAreAdmitted(t *testing.T) {
 			t.Fatalf("%s: %v", set.Name, err)
 		}
 		if admitted.Spec.Priority == nil || *admitted.Spec.Priority < 1e9 {
-			t.Errorf("%s: priority %v, want that of a critical pod", set.Name, admitted.Spec.Priority)
+			t.Errorf("%s: priority %v, want that of a critical pod", set.Name,
+				admitted.Spec.Priority)
 		}
 	}
 }

@@ -54,11 +54,13 @@ func TestEventsOfALongOutageAreCounted(t *testing.T) {
 	r.stop()
 
 	got := r.outcomes()
-	if sum := got[agentkube.Written] + got[agentkube.Failed] + got[agentkube.Dropped]; sum != recorded {
+	if sum := got[agentkube.Written] + got[agentkube.Failed] + got[agentkube.Dropped]; sum !=
+		recorded {
 		t.Errorf("%d of %d events counted: %v", sum, recorded, got)
 	}
 	// a write interrupted by the stop may have arrived
-	if n := len(listEvents(t, admin, namespace)); n < got[agentkube.Written] || n > got[agentkube.Written]+got[agentkube.Failed] {
+	if n := len(listEvents(t, admin, namespace)); n < got[agentkube.Written] ||
+		n > got[agentkube.Written]+got[agentkube.Failed] {
 		t.Errorf("%d Events, want the %d that were counted as written", n, got[agentkube.Written])
 	}
 }
@@ -75,8 +77,9 @@ func TestRefusedEventsAreCounted(t *testing.T) {
 		recorder  *recording
 		namespace string
 	}{
-		"no such namespace": {startRecorder(t, agentClient(t, agentConfig(t, plane)), node), "gone"},
-		"no such right":     {startRecorder(t, agentClient(t, loadConfig(t, path)), node), namespace},
+		"no such namespace": {startRecorder(t, agentClient(t, agentConfig(t, plane)), node),
+			"gone"},
+		"no such right": {startRecorder(t, agentClient(t, loadConfig(t, path)), node), namespace},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

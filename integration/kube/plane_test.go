@@ -41,7 +41,8 @@ func own() {
 // TestKilledOwnerLeavesNothing kills the process of a test run. Its control plane must still end.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
 	dir, kill := startOwner(t)
-	if diff := cmp.Diff([]string{"etcd", "kube-apiserver", "kube-controller-manager"}, programsOf(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"etcd", "kube-apiserver", "kube-controller-manager"},
+		programsOf(t, dir)); diff != "" {
 		t.Fatalf("programs (-want +got):\n%s", diff)
 	}
 	kill()
@@ -116,7 +117,8 @@ func TestCredentialsAreAskedFor(t *testing.T) {
 		"api/v1/namespaces/default":     http.StatusUnauthorized,
 		"healthz/poststarthook/unknown": http.StatusUnauthorized,
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			config.Host+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,10 +137,11 @@ func TestCredentialsAreAskedFor(t *testing.T) {
 func TestApplyIsStrict(t *testing.T) {
 	c := Start(t)
 	for name, manifest := range map[string]string{
-		"unknown field": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default}, dta: {}}",
-		"unknown kind":  "{apiVersion: v1, kind: ConfgMap, metadata: {name: a, namespace: default}}",
-		"bad value":     "{apiVersion: v1, kind: Namespace, metadata: {name: Capital}}",
-		"no YAML":       "{",
+		"unknown field": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: " +
+			"default}, dta: {}}",
+		"unknown kind": "{apiVersion: v1, kind: ConfgMap, metadata: {name: a, namespace: default}}",
+		"bad value":    "{apiVersion: v1, kind: Namespace, metadata: {name: Capital}}",
+		"no YAML":      "{",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := c.Apply(t.Context(), strings.NewReader(manifest)); err == nil {

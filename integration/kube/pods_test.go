@@ -83,7 +83,8 @@ func TestPodCacheListsThePodsOfItsNode(t *testing.T) {
 	unnamed := create(t, admin, namespace, pod("unnamed", node, ""))
 	static := pod("static", node, "")
 	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash-of-" + namespace}
-	static.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: "uid-of-node", Controller: new(true)}}
+	static.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node,
+		UID: "uid-of-node", Controller: new(true)}}
 	mirror := create(t, admin, namespace, static)
 	forged := pod("forged", node, "")
 	forged.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "forged-" + namespace}
@@ -109,19 +110,23 @@ func TestPodCacheFollowsTheScheduler(t *testing.T) {
 
 	pending := create(t, admin, namespace, pod("pending", "", "tenant"))
 	elsewhere := create(t, admin, namespace, pod("elsewhere", "node-2", "tenant"))
-	awaitKnown(t, c, create(t, admin, namespace, pod("later", node, ""))) // earlier pods would be in the cache by now
+	// earlier pods would be in the cache by now
+	awaitKnown(t, c, create(t, admin, namespace, pod("later", node, "")))
 	wantUnknown(t, c, "a pod without a node", pending)
 	wantUnknown(t, c, "another node's pod", elsewhere)
 
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "pending"}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
-	if err := admin.CoreV1().Pods(namespace).Bind(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "pending"},
+		Target: corev1.ObjectReference{Kind: "Node", Name: node}}
+	if err := admin.CoreV1().Pods(namespace).Bind(t.Context(), binding,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitKnown(t, c, pending)
 	wantAccount(t, c, pending, "tenant")
 
 	now := int64(0) // no kubelet confirms a graceful deletion
-	if err := admin.CoreV1().Pods(namespace).Delete(t.Context(), "pending", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	if err := admin.CoreV1().Pods(namespace).Delete(t.Context(), "pending",
+		metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the pod to be forgotten", func() bool {

@@ -31,7 +31,9 @@ func TestAgentMayDoNothingElse(t *testing.T) {
 	baseline := rules(t, clientFor(t, loadConfig(t, path)), namespace)
 	agent := rules(t, clientFor(t, agentConfig(t, c)), namespace)
 
-	own := slices.DeleteFunc(agent, func(rule string) bool { return slices.Contains(baseline, rule) })
+	own := slices.DeleteFunc(agent, func(rule string) bool {
+		return slices.Contains(baseline, rule)
+	})
 	want := []string{
 		"create events.k8s.io/events",
 		"list /pods",
@@ -46,9 +48,10 @@ func TestAgentMayDoNothingElse(t *testing.T) {
 // rules lists a client's rights in a namespace, one verb and resource a line.
 func rules(t *testing.T, client kubernetes.Interface, namespace string) []string {
 	t.Helper()
-	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
-		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
-	}, metav1.CreateOptions{})
+	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
+		&authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,14 +98,16 @@ func TestAgentIsDenied(t *testing.T) {
 			return err
 		},
 		"patch a pod": func(ctx context.Context) error {
-			_, err := core.Pods(namespace).Patch(ctx, "vm", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+			_, err := core.Pods(namespace).Patch(ctx, "vm", types.MergePatchType, []byte("{}"),
+				metav1.PatchOptions{})
 			return err
 		},
 		"delete a pod": func(ctx context.Context) error {
 			return core.Pods(namespace).Delete(ctx, "vm", metav1.DeleteOptions{})
 		},
 		"evict a pod": func(ctx context.Context) error {
-			return core.Pods(namespace).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "vm"}})
+			return core.Pods(namespace).EvictV1(ctx,
+				&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "vm"}})
 		},
 		"list secrets": func(ctx context.Context) error {
 			_, err := core.Secrets(namespace).List(ctx, metav1.ListOptions{})
@@ -117,7 +122,8 @@ func TestAgentIsDenied(t *testing.T) {
 			return err
 		},
 		"make a token": func(ctx context.Context) error {
-			_, err := core.ServiceAccounts(namespace).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			_, err := core.ServiceAccounts(namespace).CreateToken(ctx, "default",
+				&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 			return err
 		},
 		"read Events": func(ctx context.Context) error {

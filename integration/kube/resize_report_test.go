@@ -24,9 +24,11 @@ func TestResizeReportOfASeries(t *testing.T) {
 		large.Notes = append(large.Notes, strings.Repeat("<", podapi.MaxLine))
 	}
 	large = large.FitInto(agentapi.MaxEventReport)
-	for _, report := range []podapi.Report{report(2, podapi.StateRefused, 4), large, report(3, podapi.StateRefused, 4)} {
+	for _, report := range []podapi.Report{report(2, podapi.StateRefused, 4), large,
+		report(3, podapi.StateRefused, 4)} {
 		event := refusal(namespace, "vm", "no room")
-		event.Reason, event.Desired, event.Report = agentapi.ReasonResizeFailed, &agentapi.DesiredSize{Generation: 7}, &report
+		event.Reason, event.Desired, event.Report = agentapi.ReasonResizeFailed,
+			&agentapi.DesiredSize{Generation: 7}, &report
 		r.Record(event)
 	}
 	r.stop()
@@ -40,7 +42,8 @@ func TestResizeReportOfASeries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"wanted.event.mooring.dev": `{"generation":7}`, "report.event.mooring.dev": string(latest)}
+	want := map[string]string{"wanted.event.mooring.dev": `{"generation":7}`,
+		"report.event.mooring.dev": string(latest)}
 	if diff := cmp.Diff(want, got[0].Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}

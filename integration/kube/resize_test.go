@@ -30,10 +30,14 @@ import (
 
 // The rights for `mooring resize`, one rule each.
 var (
-	mayPatch = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}
-	mayGet   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}
-	mayList  = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list"}}
-	mayWatch = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"watch"}}
+	mayPatch = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"},
+		Verbs: []string{"patch"}}
+	mayGet = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"},
+		Verbs: []string{"get"}}
+	mayList = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"},
+		Verbs: []string{"list"}}
+	mayWatch = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"},
+		Verbs: []string{"watch"}}
 )
 
 // output is a command's output. It is safe to read while the command runs.
@@ -61,16 +65,21 @@ type resizer struct {
 }
 
 // newResizer returns a resizer for a service account of the namespace with these rights.
-func newResizer(t *testing.T, plane *kube.ControlPlane, namespace, account string, rules ...rbacv1.PolicyRule) *resizer {
+func newResizer(
+	t *testing.T, plane *kube.ControlPlane, namespace, account string, rules ...rbacv1.PolicyRule,
+) *resizer {
 	t.Helper()
 	admin, meta := clientFor(t, plane.Config()), metav1.ObjectMeta{Name: account}
-	_, err := admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	_, err := admin.RbacV1().Roles(namespace).Create(t.Context(),
+		&rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: namespace}},
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",
+			Name: account},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account,
+			Namespace: namespace}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +95,8 @@ func newResizer(t *testing.T, plane *kube.ControlPlane, namespace, account strin
 func (r *resizer) run(t *testing.T, out, errOut *output, args ...string) int {
 	t.Helper()
 	program := cli.Program{Name: "mooring", Out: out, ErrOut: errOut, Now: time.Now}
-	return program.Run(t.Context(), append([]string{"resize", "--kubeconfig", r.kubeconfig, "--socket", r.noSocket}, args...))
+	return program.Run(t.Context(),
+		append([]string{"resize", "--kubeconfig", r.kubeconfig, "--socket", r.noSocket}, args...))
 }
 
 // eventually repeats the command until its output contains want. The authorizer applies roles with
@@ -106,7 +116,8 @@ func vm(t *testing.T, client kubernetes.Interface, namespace string) *corev1.Pod
 	t.Helper()
 	p := pod("vm-1", node, "")
 	p.Labels = map[string]string{"app": "vm"}
-	p.Annotations = map[string]string{"launcher.mooring.dev": "compute", "cpu-quota.resize.mooring.dev": "150%", "example.org/owner": "me"}
+	p.Annotations = map[string]string{"launcher.mooring.dev": "compute",
+		"cpu-quota.resize.mooring.dev": "150%", "example.org/owner": "me"}
 	created, err := client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -133,15 +144,18 @@ func TestResizePatchesTheAnnotations(t *testing.T) {
 	before := vm(t, admin, namespace)
 	pods := launcherPods(t, agentClient(t, agentConfig(t, plane)))
 
-	r.eventually(t, cli.ExitOK, namespace+"/vm-1: could be annotated with 4 vCPUs, 4Gi of memory\n", "vm-1", "--vcpus", "4", "--memory", "4096Mi", "--dry-run")
+	r.eventually(t, cli.ExitOK, namespace+"/vm-1: could be annotated with 4 vCPUs, 4Gi of memory\n",
+		"vm-1", "--vcpus", "4", "--memory", "4096Mi", "--dry-run")
 	if diff := cmp.Diff(before, get(t, admin, before)); diff != "" {
 		t.Fatalf("a dry run changes the pod (-want +got):\n%s", diff)
 	}
-	r.eventually(t, cli.ExitOK, namespace+"/vm-1: annotated with 4 vCPUs, 4Gi of memory\n", "vm-1", "--vcpus", "4", "--memory", "4096Mi")
+	r.eventually(t, cli.ExitOK, namespace+"/vm-1: annotated with 4 vCPUs, 4Gi of memory\n", "vm-1",
+		"--vcpus", "4", "--memory", "4096Mi")
 
 	after := get(t, admin, before)
 	want := before.DeepCopy()
-	want.Annotations["vcpus.resize.mooring.dev"], want.Annotations["memory.resize.mooring.dev"] = "4", "4Gi"
+	want.Annotations["vcpus.resize.mooring.dev"], want.Annotations["memory.resize.mooring.dev"] = "4",
+		"4Gi"
 	managers := after.ManagedFields
 	want.ResourceVersion, want.ManagedFields = after.ResourceVersion, after.ManagedFields
 	if diff := cmp.Diff(want, after); diff != "" {
@@ -152,7 +166,8 @@ func TestResizePatchesTheAnnotations(t *testing.T) {
 	}
 	eventually(t, "the size in the agent's cache", func() bool {
 		desired, known := pods.Desired(string(before.UID), "compute")
-		return known && desired.Size == api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}}
+		return known && desired.Size == api.Size{VCPUs: 4, Memory: 4 << 30,
+			CPUQuota: api.CPUQuota{Percent: 150}}
 	})
 }
 
@@ -183,9 +198,12 @@ func TestResizeNamesTheRightThatIsMissing(t *testing.T) {
 	vm(t, admin, namespace)
 	rules := []rbacv1.PolicyRule{mayPatch, mayGet, mayList}
 	for i, want := range []string{
-		`cannot patch resource "pods" in API group "" in the namespace "` + namespace + `": requires a role with the verb "patch" for pods`,
-		`cannot get resource "pods" in API group "" in the namespace "` + namespace + `": requires a role with the verb "get" for pods`,
-		`cannot list resource "events" in API group "" in the namespace "` + namespace + `": requires a role with the verb "list" for events`,
+		`cannot patch resource "pods" in API group "" in the namespace "` + namespace +
+			`": requires a role with the verb "patch" for pods`,
+		`cannot get resource "pods" in API group "" in the namespace "` + namespace +
+			`": requires a role with the verb "get" for pods`,
+		`cannot list resource "events" in API group "" in the namespace "` + namespace +
+			`": requires a role with the verb "list" for events`,
 		`requires a role with the verb "watch" for events`,
 	} {
 		r := newResizer(t, plane, namespace, accounts[i], rules[:i]...)
@@ -197,7 +215,8 @@ func TestResizeNamesTheRightThatIsMissing(t *testing.T) {
 	}
 	r := newResizer(t, plane, namespace, "default", mayPatch, mayGet)
 	for _, more := range [][]string{nil, {"--wait"}, {"--dry-run"}} {
-		r.eventually(t, cli.ExitNotFound, "resize of pod "+namespace+`/none: pods "none" not found`, append(more, "none", "--vcpus", "2")...)
+		r.eventually(t, cli.ExitNotFound, "resize of pod "+namespace+`/none: pods "none" not found`,
+			append(more, "none", "--vcpus", "2")...)
 	}
 }
 
@@ -210,19 +229,22 @@ func reporter(t *testing.T, p *corev1.Pod, r *recording) podserver.Pod {
 		Container: agentapi.ContainerRef{Name: "compute", ID: "1"}, State: agentapi.StateRunning,
 	}})
 	n := &podserver.Node{
-		Registry: launchers, Recorder: r.Recorder, Logger: slog.New(slog.DiscardHandler), Ready: func() bool { return true }, Clock: lifecycletest.NewClock(),
+		Registry: launchers, Recorder: r.Recorder, Logger: slog.New(slog.DiscardHandler),
+		Ready: func() bool { return true }, Clock: lifecycletest.NewClock(),
 	}
 	return n.Pod(string(p.UID))
 }
 
 // report returns a report with one planned step per generation, one of them done.
 func report(generation uint64, state podapi.State, vcpus int) podapi.Report {
-	r := podapi.Report{Generation: generation, State: state, Actual: &podapi.Actual{Memory: 4 << 30, VCPUs: vcpus, Online: vcpus}}
+	r := podapi.Report{Generation: generation, State: state,
+		Actual: &podapi.Actual{Memory: 4 << 30, VCPUs: vcpus, Online: vcpus}}
 	for i := range generation {
 		r.Plan = append(r.Plan, fmt.Sprintf("step %d", i+1))
 	}
 	if state != podapi.StateResizing {
-		r.Steps = []podapi.Step{{Description: "step 1", Started: time.Unix(int64(generation), 0), Seconds: 1.5}}
+		r.Steps = []podapi.Step{{Description: "step 1", Started: time.Unix(int64(generation), 0),
+			Seconds: 1.5}}
 	}
 	if state == podapi.StateRefused {
 		r.Error = "no room"
@@ -240,7 +262,8 @@ func TestResizeWaitsForEvents(t *testing.T) {
 	p := vm(t, admin, namespace)
 	recorder := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
 	agent := reporter(t, p, recorder)
-	report := func(generation uint64, state podapi.State, vcpus int) { // each generation gives another text, because equal reports are recorded once a minute
+	// each generation gives another text, because equal reports are recorded once a minute
+	report := func(generation uint64, state podapi.State, vcpus int) {
 		t.Helper()
 		if err := agent.Report(report(generation, state, vcpus)); err != nil {
 			t.Fatal(err)
@@ -248,7 +271,8 @@ func TestResizeWaitsForEvents(t *testing.T) {
 	}
 	report(2, podapi.StateDone, 1)
 	recorder.await(t, agentkube.Written, 1)
-	r.eventually(t, cli.ExitOK, "could be annotated", "vm-1", "--vcpus", "2", "--dry-run") // the authorizer knows the role
+	// the authorizer knows the role
+	r.eventually(t, cli.ExitOK, "could be annotated", "vm-1", "--vcpus", "2", "--dry-run")
 
 	for _, c := range []struct {
 		generation uint64
@@ -257,30 +281,38 @@ func TestResizeWaitsForEvents(t *testing.T) {
 		code       int
 		out, err   string // expected end of the output
 	}{
-		{4, []string{"--vcpus", "2", "--memory", "4Gi"}, podapi.StateDone, cli.ExitOK, "    1.50s  step 1\ndone: 4Gi of memory, 2 vCPUs\n", "all steps at the end\n"},
-		{7, []string{"--vcpus", "3"}, podapi.StateRefused, cli.ExitFailure, "    1.50s  step 1\n", "could not resize its VM (Refused): no room\n"},
+		{4, []string{"--vcpus", "2", "--memory", "4Gi"}, podapi.StateDone, cli.ExitOK,
+			"    1.50s  step 1\ndone: 4Gi of memory, 2 vCPUs\n", "all steps at the end\n"},
+		{7, []string{"--vcpus", "3"}, podapi.StateRefused, cli.ExitFailure, "    1.50s  step 1\n",
+			"could not resize its VM (Refused): no room\n"},
 	} {
 		var out, errOut output
 		code := make(chan int, 1)
 		go func() { code <- r.run(t, &out, &errOut, append(c.size, "vm-1", "--wait")...) }()
-		eventually(t, "the watch", func() bool { return strings.Contains(errOut.String(), "the pod runs on another node") })
+		eventually(t, "the watch", func() bool {
+			return strings.Contains(errOut.String(), "the pod runs on another node")
+		})
 		report(c.generation-1, podapi.StateResizing, 1)
 		if c.state == podapi.StateDone {
 			report(c.generation, podapi.StateDone, 8) // about the previous desired size
-			eventually(t, "the report about another size", func() bool { return strings.Contains(out.String(), "4Gi, 8 vCPUs\n") })
+			eventually(t, "the report about another size",
+				func() bool { return strings.Contains(out.String(), "4Gi, 8 vCPUs\n") })
 		}
 		report(c.generation+1, c.state, 2)
 		const plan = "\nplan  1  step 1\nplan  2  step 2\nplan  3  step 3\n"
-		if got := <-code; got != c.code || !strings.HasSuffix(out.String(), c.out) || !strings.HasSuffix(errOut.String(), c.err) || !strings.Contains(out.String(), plan) {
+		if got := <-code; got != c.code || !strings.HasSuffix(out.String(), c.out) ||
+			!strings.HasSuffix(errOut.String(), c.err) || !strings.Contains(out.String(), plan) {
 			t.Errorf("%v: exit code %d\n%s%s", c.size, got, out.String(), errOut.String())
 		}
 	}
 	var out, errOut output // the previous request was refused, and the command repeats the refusal
-	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "3", "--wait"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "the pod already had these annotations") {
+	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "3", "--wait"); code != cli.ExitFailure ||
+		!strings.Contains(errOut.String(), "the pod already had these annotations") {
 		t.Errorf("repeated: exit code %d\n%s%s", code, out.String(), errOut.String())
 	}
 	out, errOut = output{}, output{}
-	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "1", "--wait", "--timeout", "1s"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "waited for 1s without an Event") {
+	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "1", "--wait", "--timeout", "1s"); code !=
+		cli.ExitFailure || !strings.Contains(errOut.String(), "waited for 1s without an Event") {
 		t.Errorf("silent pod: exit code %d\n%s%s", code, out.String(), errOut.String())
 	}
 }

@@ -70,7 +70,8 @@ func New(ctx context.Context, log *slog.Logger) (_ *Cluster, err error) {
 func (c *Cluster) startActor() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	warnings := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	warnings := slog.New(slog.NewTextHandler(os.Stderr,
+		&slog.HandlerOptions{Level: slog.LevelWarn}))
 	go func() { done <- actor.Run(ctx, c.Plane.Config(), warnings) }()
 	c.stopActor = func() error {
 		cancel()

@@ -61,7 +61,8 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if c.request.Defined, err = first.GetXMLDesc(libvirtgo.DOMAIN_XML_INACTIVE); err != nil {
+				if c.request.Defined, err = first.GetXMLDesc(libvirtgo.DOMAIN_XML_INACTIVE); err !=
+					nil {
 					return err
 				}
 				second = Define(t, l, c.request)
@@ -73,8 +74,9 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 	}
 }
 
-// requiresSlots reports whether this libvirt requires memory slots together with maxMemory. KubeVirt's
-// own headroom has no slots. libvirt before 9.5 requires them, and launchers have newer ones.
+// requiresSlots reports whether this libvirt requires memory slots together with maxMemory.
+// KubeVirt's own headroom has no slots. libvirt before 9.5 requires them, and launchers have newer
+// ones.
 func requiresSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 	t.Helper()
 	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
@@ -92,7 +94,8 @@ func wantRefusedAlike(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Defin
 	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
 		for _, text := range []string{d.BeforeHooks, d.AfterHooks} {
 			_, err := conn.DomainDefineXML(text)
-			if err == nil || !strings.Contains(err.Error(), "both maximum memory size and memory slot count must be specified") {
+			if err == nil || !strings.Contains(err.Error(), "both maximum memory size and memory "+
+				"slot count must be specified") {
 				t.Errorf("got %v for\n%s", err, text)
 			}
 		}
@@ -139,8 +142,11 @@ func (p *launchedGuest) launch(t *testing.T, o headroom.Options) {
 	if p.domain, err = c.Domain(t.Context(), vmi.Namespace+"_"+vmi.Name); err != nil {
 		t.Fatal(err)
 	}
-	s := p.await(t, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online == s.VCPUs.Boot })
-	if s.VCPUs.Plugged != 1 || s.VCPUs.Maximum != 8 || s.Memory.Boot != 256*mib || s.Memory.Maximum != 1024*mib {
+	s := p.await(t, "the guest answers", func(s virt.State) bool {
+		return s.VCPUs.Online == s.VCPUs.Boot
+	})
+	if s.VCPUs.Plugged != 1 || s.VCPUs.Maximum != 8 || s.Memory.Boot != 256*mib ||
+		s.Memory.Maximum != 1024*mib {
 		t.Errorf("started with %+v and %+v", s.VCPUs, s.Memory)
 	}
 }
@@ -151,23 +157,27 @@ func (p *launchedGuest) vmi() *virtv1.VirtualMachineInstance {
 		guest, no := resource.MustParse("256Mi"), false
 		s.Domain.Memory.Guest = &guest
 		s.Domain.Devices.Disks, s.Volumes = nil, nil
-		s.Domain.Devices.Interfaces, s.Networks, s.Domain.Devices.AutoattachPodInterface = nil, nil, &no
-		s.Domain.Firmware.KernelBoot = &virtv1.KernelBoot{KernelArgs: p.vm.Arguments, Container: &virtv1.KernelBootContainer{
-			Image: "registry.test/kernel", KernelPath: "/vmlinuz", InitrdPath: "/initrd",
-		}}
+		s.Domain.Devices.Interfaces, s.Networks, s.Domain.Devices.AutoattachPodInterface = nil, nil,
+			&no
+		s.Domain.Firmware.KernelBoot = &virtv1.KernelBoot{KernelArgs: p.vm.Arguments,
+			Container: &virtv1.KernelBootContainer{
+				Image: "registry.test/kernel", KernelPath: "/vmlinuz", InitrdPath: "/initrd",
+			}}
 	})
 }
 
-// localDefinition returns the definition with paths of this machine for the kernel, the sockets and the
-// console log.
+// localDefinition returns the definition with paths of this machine for the kernel, the sockets and
+// the console log.
 func (p *launchedGuest) localDefinition(t *testing.T, d kubevirt.Definition) string {
 	t.Helper()
 	if d.Error != "" {
 		t.Fatalf("%s\n%s", d.Error, d.BeforeHooks)
 	}
 	return strings.NewReplacer(
-		"/var/run/kubevirt-private/5d307ca9-b3ef-428c-8861-06e72d69f223/virt-serial0-log", p.vm.Console,
-		"/var/run/kubevirt-private/5d307ca9-b3ef-428c-8861-06e72d69f223/virt-", p.daemon.Dir+"/virt-",
+		"/var/run/kubevirt-private/5d307ca9-b3ef-428c-8861-06e72d69f223/virt-serial0-log",
+		p.vm.Console,
+		"/var/run/kubevirt-private/5d307ca9-b3ef-428c-8861-06e72d69f223/virt-",
+		p.daemon.Dir+"/virt-",
 		"/var/run/kubevirt/container-disks/kernel-boot/vmlinuz", p.vm.Kernel,
 		"/var/run/kubevirt/container-disks/kernel-boot/initrd", p.vm.Initrd,
 	).Replace(d.AfterHooks)
@@ -178,7 +188,9 @@ func (p *launchedGuest) growVCPUs(t *testing.T) {
 	if err := p.domain.SetVCPUs(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	p.await(t, "the guest uses two vCPUs", func(s virt.State) bool { return s.VCPUs.Plugged == 2 && s.VCPUs.Online == 2 })
+	p.await(t, "the guest uses two vCPUs", func(s virt.State) bool {
+		return s.VCPUs.Plugged == 2 && s.VCPUs.Online == 2
+	})
 }
 
 func (p *launchedGuest) growMemory(t *testing.T, device headroom.Device) {
@@ -190,14 +202,19 @@ func (p *launchedGuest) growMemory(t *testing.T, device headroom.Device) {
 		p.await(t, "there is a DIMM", func(s virt.State) bool { return len(s.Memory.Devices) == 1 })
 		return
 	}
-	s := p.await(t, "there is a virtio-mem device", func(s virt.State) bool { return len(s.Memory.Devices) == 1 })
+	s := p.await(t, "there is a virtio-mem device",
+		func(s virt.State) bool { return len(s.Memory.Devices) == 1 })
 	if err := p.domain.RequestMemory(t.Context(), s.Memory.Devices[0].Alias, 256*mib); err != nil {
 		t.Fatal(err)
 	}
-	p.await(t, "the guest has taken the memory", func(s virt.State) bool { return s.Memory.Devices[0].Current == 256*mib })
+	p.await(t, "the guest has taken the memory", func(s virt.State) bool {
+		return s.Memory.Devices[0].Current == 256*mib
+	})
 }
 
-func (p *launchedGuest) await(t *testing.T, what string, done func(virt.State) bool) (s virt.State) {
+func (p *launchedGuest) await(
+	t *testing.T, what string, done func(virt.State) bool,
+) (s virt.State) {
 	t.Helper()
 	Eventually(t, what, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

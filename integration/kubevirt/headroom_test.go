@@ -63,38 +63,48 @@ func launchedCases() map[string]launchedCase {
 		"topology": {change: cpu(virtv1.CPU{Sockets: 2, Cores: 1, Threads: 2}), want: grownTo(4)},
 		"sockets of three": {change: cpu(virtv1.CPU{Sockets: 1, Cores: 3, Threads: 1}),
 			want: headroomSize{vcpus: 3, maxVCPUs: 6, memory: 1024, maxMemory: 4096, virtioMem: 2}},
-		"live update": {change: cpu(virtv1.CPU{Sockets: 1}), request: kubevirt.Request{LiveUpdate: true}, unchanged: true,
+		"live update": {change: cpu(virtv1.CPU{Sockets: 1}),
+			request: kubevirt.Request{LiveUpdate: true}, unchanged: true,
 			want: headroomSize{vcpus: 1, maxVCPUs: 4, memory: 1024, maxMemory: 4096}},
-		"live update, cores alone": {request: kubevirt.Request{LiveUpdate: true}, want: headroomSize{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096}},
-		"maxGuest and maxSockets": {unchanged: true, want: headroomSize{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 2048}, change: func(s spec) {
+		"live update, cores alone": {request: kubevirt.Request{LiveUpdate: true},
+			want: headroomSize{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096}},
+		"maxGuest and maxSockets": {unchanged: true, want: headroomSize{vcpus: 1, maxVCPUs: 2,
+			memory: 1024, maxMemory: 2048}, change: func(s spec) {
 			most := resource.MustParse("2Gi")
 			s.Domain.CPU.MaxSockets, s.Domain.Memory.MaxGuest = 2, &most
 		}},
-		"maxSockets alone": {change: func(s spec) { s.Domain.CPU.MaxSockets = 2 }, want: headroomSize{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 4096, virtioMem: 2}},
-		"huge pages":       {change: hugepages("2Mi"), want: grownTo(1)},
-		"gigantic pages":   {change: hugepages("1Gi"), want: headroomSize{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096, virtioMem: 1024}},
-		"dedicated CPUs":   {change: pinned, request: four, want: grownTo(2)},
+		"maxSockets alone": {change: func(s spec) { s.Domain.CPU.MaxSockets = 2 },
+			want: headroomSize{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 4096, virtioMem: 2}},
+		"huge pages": {change: hugepages("2Mi"), want: grownTo(1)},
+		"gigantic pages": {change: hugepages("1Gi"), want: headroomSize{vcpus: 1, maxVCPUs: 8,
+			memory: 1024, maxMemory: 4096, virtioMem: 1024}},
+		"dedicated CPUs": {change: pinned, request: four, want: grownTo(2)},
 		"NUMA passthrough": {request: four, want: grownTo(2), change: func(s spec) {
 			hugepages("2Mi")(s)
 			pinned(s)
-			s.Domain.CPU.NUMA = &virtv1.NUMA{GuestMappingPassthrough: &virtv1.NUMAGuestMappingPassthrough{}}
+			s.Domain.CPU.NUMA = &virtv1.NUMA{
+				GuestMappingPassthrough: &virtv1.NUMAGuestMappingPassthrough{}}
 		}},
 		"real time": {request: four, refused: "real-time", change: func(s spec) {
 			hugepages("2Mi")(s)
 			pinned(s)
-			s.Domain.CPU.NUMA = &virtv1.NUMA{GuestMappingPassthrough: &virtv1.NUMAGuestMappingPassthrough{}}
+			s.Domain.CPU.NUMA = &virtv1.NUMA{
+				GuestMappingPassthrough: &virtv1.NUMAGuestMappingPassthrough{}}
 			s.Domain.CPU.Realtime = &virtv1.Realtime{}
 		}},
-		"host devices": {request: kubevirt.Request{HostDevices: []string{"0000:3b:02.1", "0000:3b:02.2"}}, want: grownTo(1)},
+		"host devices": {request: kubevirt.Request{HostDevices: []string{"0000:3b:02.1",
+			"0000:3b:02.2"}}, want: grownTo(1)},
 		"virtiofs": {want: grownTo(1), change: func(s spec) {
-			s.Domain.Devices.Filesystems = []virtv1.Filesystem{{Name: "root", Virtiofs: &virtv1.FilesystemVirtiofs{}}}
+			s.Domain.Devices.Filesystems = []virtv1.Filesystem{
+				{Name: "root", Virtiofs: &virtv1.FilesystemVirtiofs{}}}
 		}},
 		"UEFI": {want: grownTo(1), change: func(s spec) {
 			on := true
 			s.Domain.Features = &virtv1.Features{SMM: &virtv1.FeatureState{Enabled: &on}}
 			s.Domain.Firmware.Bootloader = &virtv1.Bootloader{EFI: &virtv1.EFI{SecureBoot: &on}}
 		}},
-		"arm64": {change: func(s spec) { s.Architecture = "arm64" }, refused: `os/type arch "aarch64": want x86_64`},
+		"arm64": {change: func(s spec) { s.Architecture = "arm64" },
+			refused: `os/type arch "aarch64": want x86_64`},
 		"SEV": {refused: "launchSecurity: ", change: func(s spec) {
 			s.Domain.LaunchSecurity = &virtv1.LaunchSecurity{SEV: &virtv1.SEV{}}
 		}},
@@ -116,7 +126,8 @@ func TestLaunchedVMsGetHeadroom(t *testing.T) {
 			c.request.Defined = first.AfterHooks
 			second := Define(t, l, c.request)
 			if c.want.virtioMem > 0 && !strings.Contains(second.BeforeHooks, "<memory model") {
-				t.Fatalf("the second definition is without the first one's memory device\n%s", second.BeforeHooks)
+				t.Fatalf("the second definition is without the first one's memory device\n%s",
+					second.BeforeHooks)
 			}
 			c.check(t, second)
 		})
@@ -154,7 +165,8 @@ func (c launchedCase) check(t *testing.T, d kubevirt.Definition) {
 	if diff := gocmp.Diff(otherLines(t, d.BeforeHooks), otherLines(t, d.AfterHooks)); diff != "" {
 		t.Errorf("changes outside the headroom: %s", diff)
 	}
-	if again, err := headroom.Prepare([]byte(d.AfterHooks), capacity()); err != nil || again.Changed {
+	if again, err := headroom.Prepare([]byte(d.AfterHooks), capacity()); err != nil ||
+		again.Changed {
 		t.Errorf("second run differs: %v\n%s", err, again.XML)
 	}
 	// virt-launcher's struct has no field for vcpu's current attribute. It defines the XML text.

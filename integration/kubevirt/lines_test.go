@@ -12,7 +12,8 @@ import (
 )
 
 // headroomPaths matches the XML paths changed by the sidecar.
-var headroomPaths = regexp.MustCompile(`^/domain/(vcpus?|maxMemory|memory|currentMemory|cpu/topology@sockets|cpu/numa|devices/memory)\b`)
+var headroomPaths = regexp.MustCompile(
+	`^/domain/(vcpus?|maxMemory|memory|currentMemory|cpu/topology@sockets|cpu/numa|devices/memory)\b`)
 
 // lines flattens a tree into one line for each element, attribute and text, in order.
 func lines(t testing.TB, text string) (all []string) {
@@ -52,7 +53,9 @@ func otherLines(t testing.TB, text string) []string {
 
 func headroomLines(t testing.TB, text string) []string {
 	t.Helper()
-	return slices.DeleteFunc(lines(t, text), func(line string) bool { return !headroomPaths.MatchString(line) })
+	return slices.DeleteFunc(lines(t, text), func(line string) bool {
+		return !headroomPaths.MatchString(line)
+	})
 }
 
 // missing returns the lines absent from others.

@@ -26,16 +26,22 @@ func (c *Cluster) Migrate(t testing.TB, vmi *virtv1.VirtualMachineInstance) *Mig
 }
 
 // MigrateUntil makes a migration that stops at a phase: PreparingTarget, TargetReady or Running.
-func (c *Cluster) MigrateUntil(t testing.TB, vmi *virtv1.VirtualMachineInstance, phase virtv1.VirtualMachineInstanceMigrationPhase) *Migration {
+func (c *Cluster) MigrateUntil(
+	t testing.TB, vmi *virtv1.VirtualMachineInstance,
+	phase virtv1.VirtualMachineInstanceMigrationPhase,
+) *Migration {
 	t.Helper()
 	return c.migrate(t, vmi, map[string]string{actor.Until: string(phase)})
 }
 
-func (c *Cluster) migrate(t testing.TB, vmi *virtv1.VirtualMachineInstance, annotations map[string]string) *Migration {
+func (c *Cluster) migrate(
+	t testing.TB, vmi *virtv1.VirtualMachineInstance, annotations map[string]string,
+) *Migration {
 	t.Helper()
 	m := &virtv1.VirtualMachineInstanceMigration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: vmi.Namespace, GenerateName: vmi.Name + "-", Annotations: annotations},
-		Spec:       virtv1.VirtualMachineInstanceMigrationSpec{VMIName: vmi.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: vmi.Namespace, GenerateName: vmi.Name + "-",
+			Annotations: annotations},
+		Spec: virtv1.VirtualMachineInstanceMigrationSpec{VMIName: vmi.Name},
 	}
 	if err := c.Client.Create(t.Context(), m); err != nil {
 		t.Fatal(err)
@@ -65,14 +71,17 @@ func (m *Migration) Await(t testing.TB, phase virtv1.VirtualMachineInstanceMigra
 // AwaitRejected returns when virt-controller reports that a quota rejects the migration's target.
 func (m *Migration) AwaitRejected(t testing.TB) {
 	t.Helper()
-	Eventually(t, "migration "+m.object.Name+" to be rejected", func() bool { return Rejected(m.Get(t)) })
+	Eventually(t, "migration "+m.object.Name+" to be rejected",
+		func() bool { return Rejected(m.Get(t)) })
 }
 
 // Rejected reports whether a quota rejects the migration's target, by virt-controller's condition.
 func Rejected(m *virtv1.VirtualMachineInstanceMigration) bool {
-	return slices.ContainsFunc(m.Status.Conditions, func(c virtv1.VirtualMachineInstanceMigrationCondition) bool {
-		return c.Type == virtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota && c.Status == corev1.ConditionTrue
-	})
+	return slices.ContainsFunc(m.Status.Conditions,
+		func(c virtv1.VirtualMachineInstanceMigrationCondition) bool {
+			return c.Type == virtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota &&
+				c.Status == corev1.ConditionTrue
+		})
 }
 
 // Until lets a stopped migration proceed to another phase.

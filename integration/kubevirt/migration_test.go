@@ -25,7 +25,8 @@ func wantNode(t *testing.T, c *Cluster, vmi *virtv1.VirtualMachineInstance, want
 	t.Helper()
 	c.get(t, vmi)
 	if !vmi.IsRunning() || vmi.Status.NodeName != want {
-		t.Errorf("VMI %s on node %q, want it to run on %q", vmi.Status.Phase, vmi.Status.NodeName, want)
+		t.Errorf("VMI %s on node %q, want it to run on %q", vmi.Status.Phase, vmi.Status.NodeName,
+			want)
 	}
 }
 
@@ -99,7 +100,8 @@ func awaitUsed(t *testing.T, c *Cluster, namespace string, want resource.Quantit
 }
 
 func TestMigrationFails(t *testing.T) {
-	for _, phase := range []virtv1.VirtualMachineInstanceMigrationPhase{virtv1.MigrationPreparingTarget, virtv1.MigrationRunning} {
+	for _, phase := range []virtv1.VirtualMachineInstanceMigrationPhase{
+		virtv1.MigrationPreparingTarget, virtv1.MigrationRunning} {
 		t.Run(string(phase), func(t *testing.T) {
 			c := Start(t)
 			vmi := c.RunningVMI(t, c.Namespace(t, nil), "vm", small())

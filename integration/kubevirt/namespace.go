@@ -29,7 +29,8 @@ func (c *Cluster) Namespace(t testing.TB, hard corev1.ResourceList) string {
 	keepObjects(t, c, ns.Name)
 	account := &corev1.ServiceAccount{}
 	Eventually(t, "the namespace's service account", func() bool {
-		err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, account)
+		err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"},
+			account)
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}

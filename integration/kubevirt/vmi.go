@@ -22,31 +22,38 @@ type Size struct {
 func NewVMI(namespace, name string, size Size) *virtv1.VirtualMachineInstance {
 	guest := resource.MustParse(size.Memory)
 	live := virtv1.EvictionStrategyLiveMigrate
-	vmi := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	vmi := &virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: name}}
 	vmi.Spec = virtv1.VirtualMachineInstanceSpec{
 		EvictionStrategy: &live,
 		Domain: virtv1.DomainSpec{
 			CPU:    &virtv1.CPU{Cores: size.Cores},
 			Memory: &virtv1.Memory{Guest: &guest},
 			Devices: virtv1.Devices{
-				Disks: []virtv1.Disk{{Name: "root", DiskDevice: virtv1.DiskDevice{Disk: &virtv1.DiskTarget{Bus: virtv1.DiskBusVirtio}}}},
+				Disks: []virtv1.Disk{
+					{Name: "root", DiskDevice: virtv1.DiskDevice{
+						Disk: &virtv1.DiskTarget{Bus: virtv1.DiskBusVirtio}}}},
 				Interfaces: []virtv1.Interface{{
-					Name:                   "default",
-					InterfaceBindingMethod: virtv1.InterfaceBindingMethod{Masquerade: &virtv1.InterfaceMasquerade{}},
+					Name: "default",
+					InterfaceBindingMethod: virtv1.InterfaceBindingMethod{
+						Masquerade: &virtv1.InterfaceMasquerade{}},
 				}},
 			},
 		},
 		Networks: []virtv1.Network{*virtv1.DefaultPodNetwork()},
 		Volumes: []virtv1.Volume{{
-			Name:         "root",
-			VolumeSource: virtv1.VolumeSource{ContainerDisk: &virtv1.ContainerDiskSource{Image: "registry.test/disk"}},
+			Name: "root",
+			VolumeSource: virtv1.VolumeSource{ContainerDisk: &virtv1.ContainerDiskSource{
+				Image: "registry.test/disk"}},
 		}},
 	}
 	return vmi
 }
 
 // VMI makes a VMI.
-func (c *Cluster) VMI(t testing.TB, namespace, name string, size Size) *virtv1.VirtualMachineInstance {
+func (c *Cluster) VMI(
+	t testing.TB, namespace, name string, size Size,
+) *virtv1.VirtualMachineInstance {
 	t.Helper()
 	vmi := NewVMI(namespace, name, size)
 	if err := c.Client.Create(t.Context(), vmi); err != nil {
@@ -56,7 +63,9 @@ func (c *Cluster) VMI(t testing.TB, namespace, name string, size Size) *virtv1.V
 }
 
 // RunningVMI makes a VMI and returns when it runs.
-func (c *Cluster) RunningVMI(t testing.TB, namespace, name string, size Size) *virtv1.VirtualMachineInstance {
+func (c *Cluster) RunningVMI(
+	t testing.TB, namespace, name string, size Size,
+) *virtv1.VirtualMachineInstance {
 	t.Helper()
 	vmi := c.VMI(t, namespace, name, size)
 	c.AwaitRunning(t, vmi)

@@ -50,7 +50,8 @@ func TestVMIOverQuotaWaits(t *testing.T) {
 	Eventually(t, "the VMI to be refused a pod", func() bool {
 		c.get(t, vmi)
 		for _, condition := range vmi.Status.Conditions {
-			if condition.Type == virtv1.VirtualMachineInstanceSynchronized && condition.Reason == "FailedCreate" {
+			if condition.Type == virtv1.VirtualMachineInstanceSynchronized &&
+				condition.Reason == "FailedCreate" {
 				return true
 			}
 		}

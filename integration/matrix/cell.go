@@ -60,7 +60,8 @@ func (s selection) cells() ([]cell, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(c cell) bool { return c.name() == name })
 		if i < 0 {
-			return nil, fmt.Errorf("cell %q: want one of %s", name, strings.Join(cellNames(all), ", "))
+			return nil, fmt.Errorf("cell %q: want one of %s", name,
+				strings.Join(cellNames(all), ", "))
 		}
 		c := all[i]
 		c.tests = s.tests

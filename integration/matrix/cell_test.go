@@ -31,7 +31,8 @@ func TestReadOfOneHandler(t *testing.T) {
 	if err := c.saveEvents(dir); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := filepath.Glob(filepath.Join(saved, "*", "crun.json")); err != nil || len(found) != 1 {
+	if found, err := filepath.Glob(filepath.Join(saved, "*", "crun.json")); err != nil ||
+		len(found) != 1 {
 		t.Errorf("saved %v, %v, want the events of crun", found, err)
 	}
 }

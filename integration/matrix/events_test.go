@@ -15,14 +15,20 @@ func TestReadRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := coreRun{
-		Facts: map[string]string{"kernel": "6.12.1", "runtime": "containerd 2.1.9", "nri": "0.8.0", "runc": "1.3.6"},
+		Facts: map[string]string{"kernel": "6.12.1", "runtime": "containerd 2.1.9", "nri": "0.8.0",
+			"runc": "1.3.6"},
 		Claims: []claim{
 			{Claim: "a launcher has its lock", Test: "TestCoreLock", Result: "pass"},
-			{Claim: "hangs, a launcher that does not require it", Test: "TestCoreHung/b", Result: "fail", Reason: "it was refused"},
-			{Claim: "hangs, a launcher that requires it", Test: "TestCoreHung/a", Result: "pass", Outcome: "created"},
-			{Claim: "user namespaces", Test: "TestCoreUserNamespace", Result: "pass", Outcome: "none there"},
-			{Claim: "something of another runtime", Test: "TestCoreOther", Result: "skip", Reason: "needs a validator"},
-			{Claim: "the last", Test: "TestCoreLast", Result: "fail", Reason: "the test did not end"},
+			{Claim: "hangs, a launcher that does not require it", Test: "TestCoreHung/b",
+				Result: "fail", Reason: "it was refused"},
+			{Claim: "hangs, a launcher that requires it", Test: "TestCoreHung/a", Result: "pass",
+				Outcome: "created"},
+			{Claim: "user namespaces", Test: "TestCoreUserNamespace", Result: "pass",
+				Outcome: "none there"},
+			{Claim: "something of another runtime", Test: "TestCoreOther", Result: "skip",
+				Reason: "needs a validator"},
+			{Claim: "the last", Test: "TestCoreLast", Result: "fail",
+				Reason: "the test did not end"},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(coreRun{})); diff != "" {
@@ -33,7 +39,8 @@ func TestReadRun(t *testing.T) {
 func TestRunWithoutPassedNodeTest(t *testing.T) {
 	for name, events := range map[string]string{
 		"not run": "",
-		"failed":  `{"Action":"run","Test":"TestCoreNode"}` + "\n" + `{"Action":"fail","Test":"TestCoreNode"}`,
+		"failed": `{"Action":"run","Test":"TestCoreNode"}` + "\n" +
+			`{"Action":"fail","Test":"TestCoreNode"}`,
 	} {
 		ts, err := readTests(strings.NewReader(events))
 		if err != nil {

@@ -22,9 +22,11 @@ import (
 //go:generate go run . -render -results=compatibility.json -page=../../docs/reference/compatibility.md
 
 func main() {
-	results := flag.String("results", "integration/matrix/compatibility.json", "file with the results")
+	results := flag.String("results", "integration/matrix/compatibility.json",
+		"file with the results")
 	page := flag.String("page", "docs/reference/compatibility.md", "page to render")
-	tests := flag.String("run", "", "run only matching tests of the core; results of other tests stay")
+	tests := flag.String("run", "", "run only matching tests of the core; results of other "+
+		"tests stay")
 	handler := flag.String("handler", "", "run with this runtime handler only")
 	only := flag.Bool("render", false, "only render the page from the results")
 	flag.Parse()

@@ -201,7 +201,9 @@ func (c column) Fact(name string) string {
 
 // Date returns the date of the latest run.
 func (c column) Date() string {
-	latest := slices.MaxFunc(c.runs, func(a, b coreRun) int { return strings.Compare(a.Date, b.Date) })
+	latest := slices.MaxFunc(c.runs, func(a, b coreRun) int {
+		return strings.Compare(a.Date, b.Date)
+	})
 	return latest.Date
 }
 

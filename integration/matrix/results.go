@@ -99,7 +99,9 @@ func (r *results) merge(runs []coreRun) {
 func (r *coreRun) update(n coreRun) {
 	r.Date, r.Facts = n.Date, n.Facts
 	for _, c := range n.Claims {
-		if i := slices.IndexFunc(r.Claims, func(o claim) bool { return o.Claim == c.Claim }); i >= 0 {
+		if i := slices.IndexFunc(r.Claims, func(o claim) bool {
+			return o.Claim == c.Claim
+		}); i >= 0 {
 			r.Claims[i] = c
 		} else {
 			r.Claims = append(r.Claims, c)

@@ -37,7 +37,8 @@ func TestMergeKeepsOtherCells(t *testing.T) {
 
 func TestMergeOfPartialRunKeepsOtherClaims(t *testing.T) {
 	at := func(date string, partial bool, claims ...claim) coreRun {
-		return coreRun{Cell: "trixie/2.4.2", Handler: "runc", Date: date, Claims: claims, partial: partial}
+		return coreRun{Cell: "trixie/2.4.2", Handler: "runc", Date: date, Claims: claims,
+			partial: partial}
 	}
 	var r results
 	pass := func(text string) claim { return claim{Claim: text, Result: "pass"} }
@@ -58,7 +59,8 @@ func TestLoadOfMissingAndOfInvalidFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := r.load()
-	if err == nil || !strings.Contains(err.Error(), r.file) || !strings.Contains(err.Error(), "cel") {
+	if err == nil || !strings.Contains(err.Error(), r.file) ||
+		!strings.Contains(err.Error(), "cel") {
 		t.Errorf("got %v, want an error with file and field", err)
 	}
 }

@@ -57,7 +57,8 @@ func startWhenFree(ctx context.Context, pid int) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		_, err := clonetest.Child{Number: pid, Signal: unix.SIGCHLD, Code: clonetest.Forever}.Start()
+		_, err := clonetest.Child{Number: pid, Signal: unix.SIGCHLD,
+			Code: clonetest.Forever}.Start()
 		if !errors.Is(err, unix.EEXIST) {
 			return err
 		}

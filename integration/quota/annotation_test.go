@@ -15,7 +15,9 @@ import (
 
 // wantMigratingVMs checks the reservation reported in the quota's annotation. Only this prefix may
 // carry the annotation.
-func wantMigratingVMs(t *testing.T, c *kubevirttest.Cluster, ns, prefix string, r v1alpha1.MigrationReservation) {
+func wantMigratingVMs(
+	t *testing.T, c *kubevirttest.Cluster, ns, prefix string, r v1alpha1.MigrationReservation,
+) {
 	t.Helper()
 	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
 	for key := range q.Annotations {

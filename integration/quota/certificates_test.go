@@ -28,7 +28,8 @@ const day = 24 * time.Hour
 func checkWebhooksCalled(ctx context.Context, c *kubevirttest.Cluster, namespace string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	half := merge(`{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation + `": "half"}}}`)
-	if err := checkRefusal(c.Client.Patch(ctx, ns, half, client.DryRunAll), "namespaces.guard.mooring.dev"); err != nil {
+	if err := checkRefusal(c.Client.Patch(ctx, ns, half, client.DryRunAll),
+		"namespaces.guard.mooring.dev"); err != nil {
 		return fmt.Errorf("share is not a number: %w", err)
 	}
 	return nil
@@ -37,7 +38,8 @@ func checkWebhooksCalled(ctx context.Context, c *kubevirttest.Cluster, namespace
 func secret(t *testing.T, c *kubevirttest.Cluster) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "mooring-webhook-certificates"}, s); err != nil {
+	if err := c.Client.Get(t.Context(),
+		client.ObjectKey{Namespace: system, Name: "mooring-webhook-certificates"}, s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -67,10 +69,12 @@ func TestCertificates(t *testing.T) {
 	eventually(t, "the webhooks to be called again", called)
 }
 
-// certificatesOfAge returns Secret data with certificates created and renewed at the given ages, oldest first.
+// certificatesOfAge returns Secret data with certificates created and renewed at the given ages,
+// oldest first.
 func certificatesOfAge(t *testing.T, ages ...time.Duration) map[string][]byte {
 	t.Helper()
-	names := []string{controllerprogram.Name + "." + system + ".svc", controllerprogram.Name + "." + system, "localhost"}
+	names := []string{controllerprogram.Name + "." + system + ".svc", controllerprogram.Name + "." +
+		system, "localhost"}
 	var data map[string][]byte
 	for _, age := range ages {
 		var err error
@@ -98,11 +102,15 @@ func TestRotation(t *testing.T) {
 	p := installServing(t, c)
 	const nearlyOver = 90*day - time.Hour
 	for name, r := range map[string]rotation{
-		"old serving certificate": {ages: []time.Duration{300 * day, nearlyOver}, before: 1, after: 1, renewed: true},
-		"old authority":           {ages: []time.Duration{500 * day, nearlyOver}, before: 1, after: 2, replaced: true},
-		"new authority settled":   {ages: []time.Duration{500 * day, nearlyOver, 11 * time.Minute}, before: 2, after: 2, renewed: true},
-		"expired authority":       {ages: []time.Duration{731 * day, 200 * day, 199 * day, 30 * day}, before: 2, after: 1},
-		"fresh certificates":      {ages: []time.Duration{30 * day}, before: 1, after: 1},
+		"old serving certificate": {ages: []time.Duration{300 * day, nearlyOver}, before: 1,
+			after: 1, renewed: true},
+		"old authority": {ages: []time.Duration{500 * day, nearlyOver}, before: 1, after: 2,
+			replaced: true},
+		"new authority settled": {ages: []time.Duration{500 * day, nearlyOver, 11 * time.Minute},
+			before: 2, after: 2, renewed: true},
+		"expired authority": {ages: []time.Duration{731 * day, 200 * day, 199 * day, 30 * day},
+			before: 2, after: 1},
+		"fresh certificates": {ages: []time.Duration{30 * day}, before: 1, after: 1},
 	} {
 		t.Run(name, func(t *testing.T) { r.run(t, c, p) })
 	}
@@ -116,7 +124,9 @@ func (r rotation) run(t *testing.T, c *kubevirttest.Cluster, p *program) {
 	storeCertificates(t, c, was)
 	p.start(t)
 	defer p.stop(t)
-	eventually(t, "the webhooks to be called", func() error { return checkWebhooksCalled(t.Context(), c, ns) })
+	eventually(t, "the webhooks to be called", func() error {
+		return checkWebhooksCalled(t.Context(), c, ns)
+	})
 	defer callInBackground(t, c, ns)()
 
 	releaseLease(t, c)
@@ -140,10 +150,12 @@ func (r rotation) run(t *testing.T, c *kubevirttest.Cluster, p *program) {
 // checkSecret compares the Secret with the expected result and returns the first difference.
 func (r rotation) checkSecret(t *testing.T, was, is map[string][]byte) error {
 	t.Helper()
-	if same := bytes.Equal(was[certificates.ServedKey], is[certificates.ServedKey]); same == r.renewed {
+	if same := bytes.Equal(was[certificates.ServedKey], is[certificates.ServedKey]); same ==
+		r.renewed {
 		return fmt.Errorf("serving certificate unchanged: %v", same)
 	}
-	old, now := parseCertificates(t, was[certificates.BundleKey]), parseCertificates(t, is[certificates.BundleKey])
+	old, now := parseCertificates(t, was[certificates.BundleKey]),
+		parseCertificates(t, is[certificates.BundleKey])
 	if len(now) != r.after {
 		return fmt.Errorf("%d authorities, want %d", len(now), r.after)
 	}
@@ -176,8 +188,8 @@ func wantAuthorities(t *testing.T, pem []byte, n int) {
 	}
 }
 
-// callInBackground calls the webhooks in the background. The returned function stops this and fails t if a
-// call failed.
+// callInBackground calls the webhooks in the background. The returned function stops this and fails
+// t if a call failed.
 func callInBackground(t *testing.T, c *kubevirttest.Cluster, namespace string) func() {
 	ctx, stop := context.WithCancel(t.Context())
 	calls := make(chan error, 1)
@@ -202,7 +214,8 @@ func callUntilDone(ctx context.Context, c *kubevirttest.Cluster, namespace strin
 
 // lease returns the key of the controller's leader-election lease.
 func lease() *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: controllerprogram.Name}}
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system,
+		Name: controllerprogram.Name}}
 }
 
 // takeLease gives the lease to another holder. A controller started afterwards serves webhooks
@@ -211,7 +224,8 @@ func takeLease(t *testing.T, c *kubevirttest.Cluster) {
 	t.Helper()
 	releaseLease(t, c)
 	l, now := lease(), metav1.NowMicro()
-	l.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now}
+	l.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("another"),
+		LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now}
 	if err := c.Client.Create(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +239,8 @@ func releaseLease(t *testing.T, c *kubevirttest.Cluster) {
 	}
 }
 
-// storeCertificates stores certificates in the Secret and makes the API server trust their authorities.
+// storeCertificates stores certificates in the Secret and makes the API server trust their
+// authorities.
 func storeCertificates(t *testing.T, c *kubevirttest.Cluster, data map[string][]byte) {
 	t.Helper()
 	s := secret(t, c)
@@ -245,13 +260,14 @@ func trust(t *testing.T, c *kubevirttest.Cluster, bundle []byte) {
 	for i := range m.Webhooks {
 		m.Webhooks[i].ClientConfig.CABundle = bundle
 	}
-	if err := errors.Join(c.Client.Update(t.Context(), v), c.Client.Update(t.Context(), m)); err != nil {
+	if err := errors.Join(c.Client.Update(t.Context(), v), c.Client.Update(t.Context(), m)); err !=
+		nil {
 		t.Fatal(err)
 	}
 }
 
-// checkServed returns nil when the webhook server presents the certificate of the Secret, signed by one
-// of its authorities.
+// checkServed returns nil when the webhook server presents the certificate of the Secret, signed by
+// one of its authorities.
 func checkServed(t *testing.T, p *program, data map[string][]byte) error {
 	t.Helper()
 	roots := x509.NewCertPool()

@@ -26,7 +26,8 @@ func testDrain(t *testing.T, c *kubevirttest.Cluster) {
 		vmi := c.RunningVMI(t, ns, name, small())
 		vmis, nodes[name] = append(vmis, vmi), vmi.Status.NodeName
 	}
-	if err := c.Client.Create(t.Context(), newVM(ns, "halted", virtv1.RunStrategyHalted)); err != nil {
+	if err := c.Client.Create(t.Context(), newVM(ns, "halted", virtv1.RunStrategyHalted)); err !=
+		nil {
 		t.Fatal(err)
 	}
 	for _, vmi := range vmis {
@@ -59,7 +60,8 @@ func TestMaintenanceOfANode(t *testing.T) {
 			}
 			return nil
 		})
-		wantPass(t, c.Client.Patch(t.Context(), single, merge(`{"spec": {"runStrategy": "Halted"}}`)))
+		wantPass(t,
+			c.Client.Patch(t.Context(), single, merge(`{"spec": {"runStrategy": "Halted"}}`)))
 		for _, vm := range vms {
 			was := vm.UID
 			awaitElsewhere(t, c, vm, node)
@@ -85,7 +87,9 @@ func TestMaintenanceOfANode(t *testing.T) {
 }
 
 // startEightOn starts eight VMs on a node. The last one belongs to a VirtualMachine.
-func startEightOn(t *testing.T, c *kubevirttest.Cluster, ns, node string) ([]*virtv1.VirtualMachineInstance, *virtv1.VirtualMachine) {
+func startEightOn(
+	t *testing.T, c *kubevirttest.Cluster, ns, node string,
+) ([]*virtv1.VirtualMachineInstance, *virtv1.VirtualMachine) {
 	t.Helper()
 	single := newVM(ns, "single", virtv1.RunStrategyAlways)
 	var vms []*virtv1.VirtualMachineInstance
@@ -99,7 +103,8 @@ func startEightOn(t *testing.T, c *kubevirttest.Cluster, ns, node string) ([]*vi
 		}
 		awaitVMRunning(t, c, single)
 	})
-	for _, vm := range append([]*virtv1.VirtualMachineInstance{awaitInstance(t, c, single)}, vms...) {
+	for _, vm := range append([]*virtv1.VirtualMachineInstance{awaitInstance(t, c, single)},
+		vms...) {
 		if vm.Status.NodeName != node {
 			t.Fatalf("%s runs on %s, want %s", vm.Name, vm.Status.NodeName, node)
 		}
@@ -124,7 +129,9 @@ func evict(t *testing.T, c *kubevirttest.Cluster, node string, vmi *virtv1.Virtu
 }
 
 // awaitElsewhere returns when the VM runs on another node.
-func awaitElsewhere(t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMachineInstance, node string) {
+func awaitElsewhere(
+	t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMachineInstance, node string,
+) {
 	t.Helper()
 	eventually(t, vmi.Name+" to run on another node", func() error {
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {

@@ -14,7 +14,8 @@ import (
 // During a migration, an administrator lowers one limit of a quota filled by one launcher, and
 // removes another limit.
 func testLimitsEdited(t *testing.T, c *kubevirttest.Cluster) {
-	ns := c.Namespace(t, list("limits.cpu", "64", "limits.memory", "64Gi", "requests.cpu", "64", "requests.memory", "64Gi", "pods", "64"))
+	ns := c.Namespace(t, list("limits.cpu", "64", "limits.memory", "64Gi", "requests.cpu", "64",
+		"requests.memory", "64Gi", "pods", "64"))
 	vmi := kubevirttest.NewVMI(ns, "vm", small())
 	vmi.Spec.Domain.Resources.Limits = list("cpu", "2", "memory", "2Gi")
 	if err := c.Client.Create(t.Context(), vmi); err != nil {

@@ -28,7 +28,8 @@ func TestTimeOut(t *testing.T) {
 	if r.Spec.Deadline == nil {
 		t.Errorf("it has expired without a deadline: %+v", r.Spec)
 	}
-	if all := r.Status.Conditions; !meta.IsStatusConditionTrue(all, v1alpha1.ConditionTimedOut) || !meta.IsStatusConditionFalse(all, v1alpha1.ConditionGranted) {
+	if all := r.Status.Conditions; !meta.IsStatusConditionTrue(all, v1alpha1.ConditionTimedOut) ||
+		!meta.IsStatusConditionFalse(all, v1alpha1.ConditionGranted) {
 		t.Errorf("conditions %+v: want it to have timed out, and not to be granted", all)
 	}
 	awaitHard(t, c, ns, kubevirttest.QuotaName, full())
@@ -42,7 +43,8 @@ func TestTimeOut(t *testing.T) {
 func strict(namespace string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "strict", Annotations: map[string]string{quota.DefaultPrefix + "skipResourceQuotaAutoScaling": "true"},
+			Namespace: namespace, Name: "strict", Annotations: map[string]string{
+				quota.DefaultPrefix + "skipResourceQuotaAutoScaling": "true"},
 		},
 		Spec: corev1.ResourceQuotaSpec{Hard: list("pods", "1")},
 	}
@@ -64,7 +66,8 @@ func TestFailedPatch(t *testing.T) {
 	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
 	try := func(patch string) *metav1.StatusDetails {
 		t.Helper()
-		err := c.Client.Patch(t.Context(), q.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch)))
+		err := c.Client.Patch(t.Context(), q.DeepCopy(),
+			client.RawPatch(types.JSONPatchType, []byte(patch)))
 		if !apierrors.IsInvalid(err) {
 			t.Fatalf("%s: %v, want it to be invalid", patch, err)
 		}
@@ -72,10 +75,12 @@ func TestFailedPatch(t *testing.T) {
 		errors.As(err, &status)
 		return status.Status().Details
 	}
-	if d := try(`[{"op": "test", "path": "/metadata/annotations", "value": {"a": "b"}}]`); d != nil && len(d.Causes) > 0 {
+	if d := try(`[{"op": "test", "path": "/metadata/annotations", "value": {"a": "b"}}]`); d !=
+		nil && len(d.Causes) > 0 {
 		t.Errorf("causes of a test that failed: %v", d.Causes)
 	}
-	if d := try(`[{"op": "add", "path": "/spec/hard", "value": {"pods": "-1"}}]`); d == nil || len(d.Causes) == 0 {
+	if d := try(`[{"op": "add", "path": "/spec/hard", "value": {"pods": "-1"}}]`); d == nil ||
+		len(d.Causes) == 0 {
 		t.Error("no cause of a quota that is invalid")
 	}
 }

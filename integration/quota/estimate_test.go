@@ -36,15 +36,21 @@ type estimateCase struct {
 }
 
 func requests(pairs ...string) func(*kubevirtv1.VirtualMachineInstance) {
-	return func(v *kubevirtv1.VirtualMachineInstance) { v.Spec.Domain.Resources.Requests = list(pairs...) }
+	return func(v *kubevirtv1.VirtualMachineInstance) {
+		v.Spec.Domain.Resources.Requests = list(pairs...)
+	}
 }
 
 func limits(pairs ...string) func(*kubevirtv1.VirtualMachineInstance) {
-	return func(v *kubevirtv1.VirtualMachineInstance) { v.Spec.Domain.Resources.Limits = list(pairs...) }
+	return func(v *kubevirtv1.VirtualMachineInstance) {
+		v.Spec.Domain.Resources.Limits = list(pairs...)
+	}
 }
 
 // combine combines several changes.
-func combine(changes ...func(*kubevirtv1.VirtualMachineInstance)) func(*kubevirtv1.VirtualMachineInstance) {
+func combine(
+	changes ...func(*kubevirtv1.VirtualMachineInstance),
+) func(*kubevirtv1.VirtualMachineInstance) {
 	return func(v *kubevirtv1.VirtualMachineInstance) {
 		for _, change := range changes {
 			change(v)
@@ -58,7 +64,9 @@ func noTopology(v *kubevirtv1.VirtualMachineInstance) { v.Spec.Domain.CPU = nil 
 
 func noGuest(v *kubevirtv1.VirtualMachineInstance) { v.Spec.Domain.Memory = nil }
 
-func dedicated(v *kubevirtv1.VirtualMachineInstance) { v.Spec.Domain.CPU.DedicatedCPUPlacement = true }
+func dedicated(v *kubevirtv1.VirtualMachineInstance) {
+	v.Spec.Domain.CPU.DedicatedCPUPlacement = true
+}
 
 func hugePages(v *kubevirtv1.VirtualMachineInstance) {
 	v.Spec.Domain.Memory.Hugepages = &kubevirtv1.Hugepages{PageSize: "2Mi"}
@@ -73,18 +81,24 @@ func withDefaults() []estimateCase {
 	return []estimateCase{
 		{name: "plain", change: plainVM},
 		{name: "no topology", change: combine(noTopology, requests("cpu", "1500m"))},
-		{name: "requests alone", change: combine(noGuest, requests("memory", "900Mi", "cpu", "250m"))},
-		{name: "limits alone", change: combine(noGuest, noTopology, limits("memory", "1Gi", "cpu", "3"))},
-		{name: "request and limit", change: combine(requests("memory", "600Mi"), limits("memory", "1200Mi", "cpu", "4"))},
-		{name: "Guaranteed", change: combine(requests("memory", "1Gi", "cpu", "2"), limits("memory", "1Gi", "cpu", "2"))},
+		{name: "requests alone",
+			change: combine(noGuest, requests("memory", "900Mi", "cpu", "250m"))},
+		{name: "limits alone",
+			change: combine(noGuest, noTopology, limits("memory", "1Gi", "cpu", "3"))},
+		{name: "request and limit", change: combine(requests("memory", "600Mi"),
+			limits("memory", "1200Mi", "cpu", "4"))},
+		{name: "Guaranteed", change: combine(requests("memory", "1Gi", "cpu", "2"),
+			limits("memory", "1Gi", "cpu", "2"))},
 		{name: "limits for a quota", change: plainVM, hard: limitsQuota()},
 		{name: "limits for a quota by a ratio", change: plainVM, hard: limitsQuota(), label: "1.3"},
 		{name: "one limit for a quota", change: limits("memory", "2Gi"), hard: limitsQuota()},
 		{name: "memory overhead overcommitted", change: func(v *kubevirtv1.VirtualMachineInstance) {
-			v.Spec.Domain.Resources = kubevirtv1.ResourceRequirements{Requests: list("memory", "1Gi"), OvercommitGuestOverhead: true}
+			v.Spec.Domain.Resources = kubevirtv1.ResourceRequirements{
+				Requests: list("memory", "1Gi"), OvercommitGuestOverhead: true}
 		}},
 		{name: "huge pages", change: hugePages},
-		{name: "huge pages and more", change: combine(hugePages, requests("memory", "1100Mi"), limits("memory", "1200Mi"))},
+		{name: "huge pages and more", change: combine(hugePages, requests("memory", "1100Mi"),
+			limits("memory", "1200Mi"))},
 		{name: "three CPUs by topology", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.CPU = &kubevirtv1.CPU{Sockets: 3, Cores: 1, Threads: 1}
 		}},
@@ -93,22 +107,29 @@ func withDefaults() []estimateCase {
 		}},
 		{name: "few devices", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			d := &v.Spec.Domain.Devices
-			d.AutoattachGraphicsDevice, d.AutoattachSerialConsole, d.LogSerialConsole = &always, &always, &always
+			d.AutoattachGraphicsDevice, d.AutoattachSerialConsole, d.LogSerialConsole = &always,
+				&always, &always
 			d.AutoattachPodInterface, d.Interfaces, v.Spec.Networks = &always, nil, nil
 		}},
-		{name: "emulated network card", change: func(v *kubevirtv1.VirtualMachineInstance) { v.Spec.Domain.Devices.Interfaces[0].Model = "e1000e" }},
+		{name: "emulated network card", change: func(v *kubevirtv1.VirtualMachineInstance) {
+			v.Spec.Domain.Devices.Interfaces[0].Model = "e1000e"
+		}},
 		{name: "default network", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.Devices.Interfaces, v.Spec.Networks = nil, nil
 		}},
 		{name: "TPM and probes", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.Devices.TPM = &kubevirtv1.TPMDevice{}
-			probe := &kubevirtv1.Probe{Handler: kubevirtv1.Handler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+			probe := &kubevirtv1.Probe{
+				Handler: kubevirtv1.Handler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
 			v.Spec.LivenessProbe, v.Spec.ReadinessProbe = probe, probe
 		}},
 		{name: "two container disks", change: secondDisk},
 		{name: "a LimitRange", change: plainVM, ranges: limitRange()},
-		{name: "a LimitRange and a quota", change: plainVM, ranges: limitRange(), hard: limitsQuota()},
-		{name: "a priority class", change: func(v *kubevirtv1.VirtualMachineInstance) { v.Spec.PriorityClassName = "system-cluster-critical" }},
+		{name: "a LimitRange and a quota", change: plainVM, ranges: limitRange(),
+			hard: limitsQuota()},
+		{name: "a priority class", change: func(v *kubevirtv1.VirtualMachineInstance) {
+			v.Spec.PriorityClassName = "system-cluster-critical"
+		}},
 	}
 }
 
@@ -120,9 +141,11 @@ func secondDisk(v *kubevirtv1.VirtualMachineInstance) {
 }
 
 func limitRange() *corev1.LimitRange {
-	return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "range"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-		Type: corev1.LimitTypeContainer, Default: list("memory", "3Gi", "cpu", "5"), DefaultRequest: list("memory", "2Gi", "cpu", "1"),
-	}}}}
+	return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "range"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, Default: list("memory", "3Gi", "cpu", "5"),
+			DefaultRequest: list("memory", "2Gi", "cpu", "1"),
+		}}}}
 }
 
 // configured is a KubeVirt with many settings.
@@ -143,24 +166,33 @@ func withSettings() []estimateCase {
 		{name: "no CPU request", change: noTopology},
 		{name: "limits alone", change: combine(noGuest, limits("memory", "1Gi"))},
 		{name: "dedicated CPUs", change: dedicated},
-		{name: "dedicated CPUs for a quota", change: combine(dedicated, secondDisk), hard: limitsQuota()},
-		{name: "emulator thread", change: combine(dedicated, func(v *kubevirtv1.VirtualMachineInstance) {
-			v.Spec.Domain.CPU.IsolateEmulatorThread = true
-		})},
+		{name: "dedicated CPUs for a quota", change: combine(dedicated, secondDisk),
+			hard: limitsQuota()},
+		{name: "emulator thread",
+			change: combine(dedicated, func(v *kubevirtv1.VirtualMachineInstance) {
+				v.Spec.Domain.CPU.IsolateEmulatorThread = true
+			})},
 		{name: "dedicated huge pages", change: combine(dedicated, hugePages)},
 		{name: "GPUs and host devices", change: func(v *kubevirtv1.VirtualMachineInstance) {
-			v.Spec.Domain.Devices.GPUs = []kubevirtv1.GPU{{Name: "a", DeviceName: "example.com/gpu"}, {Name: "b", DeviceName: "example.com/gpu"}}
-			v.Spec.Domain.Devices.HostDevices = []kubevirtv1.HostDevice{{Name: "c", DeviceName: "example.com/qat"}}
+			v.Spec.Domain.Devices.GPUs = []kubevirtv1.GPU{
+				{Name: "a", DeviceName: "example.com/gpu"},
+				{Name: "b", DeviceName: "example.com/gpu"}}
+			v.Spec.Domain.Devices.HostDevices = []kubevirtv1.HostDevice{
+				{Name: "c", DeviceName: "example.com/qat"}}
 		}},
 		{name: "hook sidecars", change: hooks},
-		{name: "hook sidecars of a Guaranteed VM", change: combine(hooks, requests("memory", "1Gi", "cpu", "2"), limits("memory", "1Gi", "cpu", "2"))},
+		{name: "hook sidecars of a Guaranteed VM",
+			change: combine(hooks, requests("memory", "1Gi", "cpu", "2"),
+				limits("memory", "1Gi", "cpu", "2"))},
 		{name: "SEV", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.LaunchSecurity = &kubevirtv1.LaunchSecurity{SEV: &kubevirtv1.SEV{}}
-			v.Spec.Domain.Firmware = &kubevirtv1.Firmware{Bootloader: &kubevirtv1.Bootloader{EFI: &kubevirtv1.EFI{SecureBoot: new(false)}}}
+			v.Spec.Domain.Firmware = &kubevirtv1.Firmware{
+				Bootloader: &kubevirtv1.Bootloader{EFI: &kubevirtv1.EFI{SecureBoot: new(false)}}}
 		}},
 		{name: "I/O threads", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.IOThreadsPolicy = new(kubevirtv1.IOThreadsPolicySupplementalPool)
-			v.Spec.Domain.IOThreads = &kubevirtv1.DiskIOThreads{SupplementalPoolThreadCount: new(uint32(3))}
+			v.Spec.Domain.IOThreads = &kubevirtv1.DiskIOThreads{
+				SupplementalPoolThreadCount: new(uint32(3))}
 		}},
 		{name: "file system of a ConfigMap", change: sharedFS},
 	}
@@ -171,9 +203,12 @@ func hooks(v *kubevirtv1.VirtualMachineInstance) {
 }
 
 func sharedFS(v *kubevirtv1.VirtualMachineInstance) {
-	v.Spec.Domain.Devices.Filesystems = []kubevirtv1.Filesystem{{Name: "config", Virtiofs: &kubevirtv1.FilesystemVirtiofs{}}}
-	source := &kubevirtv1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}
-	v.Spec.Volumes = append(v.Spec.Volumes, kubevirtv1.Volume{Name: "config", VolumeSource: kubevirtv1.VolumeSource{ConfigMap: source}})
+	v.Spec.Domain.Devices.Filesystems = []kubevirtv1.Filesystem{
+		{Name: "config", Virtiofs: &kubevirtv1.FilesystemVirtiofs{}}}
+	source := &kubevirtv1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{
+		Name: "kube-root-ca.crt"}}
+	v.Spec.Volumes = append(v.Spec.Volumes,
+		kubevirtv1.Volume{Name: "config", VolumeSource: kubevirtv1.VolumeSource{ConfigMap: source}})
 }
 
 // TestEstimate compares the estimate with virt-controller's pods. It estimates the VMI as written
@@ -202,7 +237,8 @@ func (e estimateCase) run(t *testing.T, c *kubevirttest.Cluster, attempts int) {
 	in := e.input(t, c)
 	var err error
 	for i := range attempts {
-		in.VMI = kubevirttest.NewVMI(in.Namespace.Name, fmt.Sprint("vm-", i), kubevirttest.Size{Cores: 2, Memory: "1Gi"})
+		in.VMI = kubevirttest.NewVMI(in.Namespace.Name, fmt.Sprint("vm-", i),
+			kubevirttest.Size{Cores: 2, Memory: "1Gi"})
 		e.change(in.VMI)
 		if err = compare(t, c, in); err == nil {
 			return
@@ -263,7 +299,9 @@ func compare(t *testing.T, c *kubevirttest.Cluster, in estimate.Input) error {
 }
 
 // launcherOf waits for the launcher of a VMI and returns it.
-func launcherOf(t *testing.T, c *kubevirttest.Cluster, vmi *kubevirtv1.VirtualMachineInstance) *corev1.Pod {
+func launcherOf(
+	t *testing.T, c *kubevirttest.Cluster, vmi *kubevirtv1.VirtualMachineInstance,
+) *corev1.Pod {
 	t.Helper()
 	var pods []corev1.Pod
 	eventually(t, "a launcher", func() error {
@@ -294,14 +332,17 @@ func clusterOf(t *testing.T, c *kubevirttest.Cluster) virt.Cluster {
 // configure patches the KubeVirt configuration until t ends.
 func configure(t *testing.T, c *kubevirttest.Cluster, patch string) {
 	t.Helper()
-	object := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: hackkubevirt.Namespace, Name: hackkubevirt.Name}}
+	object := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: hackkubevirt.Namespace,
+		Name: hackkubevirt.Name}}
 	t.Cleanup(func() {
-		undo := client.RawPatch("application/json-patch+json", []byte(`[{"op": "replace", "path": "/spec/configuration", "value": {}}]`))
+		undo := client.RawPatch("application/json-patch+json",
+			[]byte(`[{"op": "replace", "path": "/spec/configuration", "value": {}}]`))
 		if err := c.Client.Patch(context.WithoutCancel(t.Context()), object, undo); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := c.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+	if err := c.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json",
+		[]byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -310,26 +351,37 @@ func configure(t *testing.T, c *kubevirttest.Cluster, patch string) {
 func TestEstimateOfAnInstanceType(t *testing.T) {
 	c := kubevirttest.Start(t)
 	in := estimateCase{}.input(t, c)
-	size := &instancetypev1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace.Name, Name: "size"}}
+	size := &instancetypev1beta1.VirtualMachineInstancetype{
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace.Name, Name: "size"}}
 	size.Spec = instancetypev1beta1.VirtualMachineInstancetypeSpec{
-		CPU:    instancetypev1beta1.CPUInstancetype{Guest: 6},
-		Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse("2Gi"), OvercommitPercent: 15},
+		CPU: instancetypev1beta1.CPUInstancetype{Guest: 6},
+		Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse("2Gi"),
+			OvercommitPercent: 15},
 	}
-	preference := &instancetypev1beta1.VirtualMachinePreference{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace.Name, Name: "preference"}}
-	preference.Spec = instancetypev1beta1.VirtualMachinePreferenceSpec{Devices: &instancetypev1beta1.DevicePreferences{
-		PreferredTPM: &kubevirtv1.TPMDevice{}, PreferredAutoattachGraphicsDevice: new(false), PreferredInterfaceModel: "e1000e",
-	}}
-	createAs(t, c, size, instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachineInstancetype"))
-	createAs(t, c, preference, instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachinePreference"))
+	preference := &instancetypev1beta1.VirtualMachinePreference{
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace.Name, Name: "preference"}}
+	preference.Spec = instancetypev1beta1.VirtualMachinePreferenceSpec{
+		Devices: &instancetypev1beta1.DevicePreferences{
+			PreferredTPM: &kubevirtv1.TPMDevice{}, PreferredAutoattachGraphicsDevice: new(false),
+			PreferredInterfaceModel: "e1000e",
+		}}
+	createAs(t, c, size,
+		instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachineInstancetype"))
+	createAs(t, c, preference,
+		instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachinePreference"))
 
-	template := kubevirttest.NewVMI(in.Namespace.Name, "vm", kubevirttest.Size{Cores: 1, Memory: "1Gi"})
+	template := kubevirttest.NewVMI(in.Namespace.Name, "vm",
+		kubevirttest.Size{Cores: 1, Memory: "1Gi"})
 	template.Spec.Domain.CPU, template.Spec.Domain.Memory = nil, nil
-	vm := &kubevirtv1.VirtualMachine{ObjectMeta: template.ObjectMeta, Spec: kubevirtv1.VirtualMachineSpec{
-		RunStrategy:  new(kubevirtv1.RunStrategyAlways),
-		Template:     &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: template.Spec},
-		Instancetype: &kubevirtv1.InstancetypeMatcher{Name: size.Name, Kind: "VirtualMachineInstancetype"},
-		Preference:   &kubevirtv1.PreferenceMatcher{Name: preference.Name, Kind: "VirtualMachinePreference"},
-	}}
+	vm := &kubevirtv1.VirtualMachine{ObjectMeta: template.ObjectMeta,
+		Spec: kubevirtv1.VirtualMachineSpec{
+			RunStrategy: new(kubevirtv1.RunStrategyAlways),
+			Template:    &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: template.Spec},
+			Instancetype: &kubevirtv1.InstancetypeMatcher{Name: size.Name,
+				Kind: "VirtualMachineInstancetype"},
+			Preference: &kubevirtv1.PreferenceMatcher{Name: preference.Name,
+				Kind: "VirtualMachinePreference"},
+		}}
 	in.VMI = template.DeepCopy()
 	estimate.Expand(&in.VMI.Spec, &size.Spec, &preference.Spec)
 	got, err := estimate.Estimate(in)
@@ -339,15 +391,21 @@ func TestEstimateOfAnInstanceType(t *testing.T) {
 	if err := c.Client.Create(t.Context(), vm); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the VM's instance", func() error { return c.Client.Get(t.Context(), client.ObjectKeyFromObject(template), template) })
+	eventually(t, "the VM's instance", func() error {
+		return c.Client.Get(t.Context(), client.ObjectKeyFromObject(template), template)
+	})
 	made := quota.Reserve(v1alpha1.RoleLauncher, launcherOf(t, c, template))
-	if diff := cmp.Diff(made, got.Pod, cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })); diff != "" {
+	if diff := cmp.Diff(made, got.Pod, cmp.Comparer(func(a, b resource.Quantity) bool {
+		return a.Cmp(b) == 0
+	})); diff != "" {
 		t.Errorf("(-made +estimated)\n%s", diff)
 	}
 }
 
 // createAs creates an object of a kind missing in the client's scheme.
-func createAs(t *testing.T, c *kubevirttest.Cluster, o client.Object, kind schema.GroupVersionKind) {
+func createAs(
+	t *testing.T, c *kubevirttest.Cluster, o client.Object, kind schema.GroupVersionKind,
+) {
 	t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {

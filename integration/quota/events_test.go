@@ -14,13 +14,18 @@ import (
 )
 
 // checkEvents expects one Event of each reason on a migration.
-func checkEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration, reasons []string) error {
+func checkEvents(
+	t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration,
+	reasons []string,
+) error {
 	t.Helper()
 	return missingEvents(reasons, countEvents(t, c, m))
 }
 
 // countEvents counts the controller's Events on a migration by reason.
-func countEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) map[string]int {
+func countEvents(
+	t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration,
+) map[string]int {
 	t.Helper()
 	all := &eventsv1.EventList{}
 	if err := c.Client.List(t.Context(), all, client.InNamespace(m.Namespace)); err != nil {
@@ -35,7 +40,8 @@ func countEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachine
 	return got
 }
 
-var writeCount = regexp.MustCompile(`(?m)^mooring_quota_writes_total\{object="(\w+)",outcome="(\w+)"\} (\d+)$`)
+var writeCount = regexp.MustCompile(
+	`(?m)^mooring_quota_writes_total\{object="(\w+)",outcome="(\w+)"\} (\d+)$`)
 
 // checkWrites fails t if the controller wrote no object, if a write failed, or if a tenth of the
 // writes were conflicts.

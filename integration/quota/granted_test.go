@@ -47,7 +47,8 @@ func TestNotGrantedBeforeItIsInForce(t *testing.T) {
 	if n := countEvents(t, c, m.Get(t))[quota.ReasonGranted]; n > 0 {
 		t.Errorf("%d Events that it is granted", n)
 	}
-	if got := quotaOf(t, c, ns, kubevirttest.QuotaName).Status.Hard; !equality.Semantic.DeepEqual(got, full()) {
+	if got := quotaOf(t, c, ns, kubevirttest.QuotaName).Status.Hard; !equality.Semantic.DeepEqual(
+		got, full()) {
 		t.Fatalf("status.hard was set to %v", got)
 	}
 
@@ -79,7 +80,8 @@ func TestGrantedNoMore(t *testing.T) {
 	resume()
 	awaitPhase(t, c, ns, v1alpha1.PhaseGranted)
 	m.Abort(t)
-	awaitClean(t, c, ns, kubevirttest.QuotaName, list("requests.memory", "3Gi", "requests.cpu", "300m", "pods", "1"))
+	awaitClean(t, c, ns, kubevirttest.QuotaName, list("requests.memory", "3Gi", "requests.cpu",
+		"300m", "pods", "1"))
 }
 
 // suspendQuotas stops kube-controller-manager, so that status.hard does not follow spec.hard. This
@@ -96,7 +98,8 @@ func suspendQuotas(t *testing.T, c *kubevirttest.Cluster) (resume func()) {
 		}
 		suspended = false
 		var err error
-		if c.Controllers, err = c.Plane.StartControllers(context.WithoutCancel(t.Context()), kubevirttest.Controllers()...); err != nil {
+		if c.Controllers, err = c.Plane.StartControllers(context.WithoutCancel(t.Context()),
+			kubevirttest.Controllers()...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +108,9 @@ func suspendQuotas(t *testing.T, c *kubevirttest.Cluster) (resume func()) {
 }
 
 // awaitRaised returns the only reservation when spec.hard includes it.
-func awaitRaised(t *testing.T, c *kubevirttest.Cluster, ns string, base corev1.ResourceList) v1alpha1.MigrationReservation {
+func awaitRaised(
+	t *testing.T, c *kubevirttest.Cluster, ns string, base corev1.ResourceList,
+) v1alpha1.MigrationReservation {
 	t.Helper()
 	var found v1alpha1.MigrationReservation
 	eventually(t, "spec.hard to be raised", func() error {
@@ -114,7 +119,9 @@ func awaitRaised(t *testing.T, c *kubevirttest.Cluster, ns string, base corev1.R
 			return fmt.Errorf("%d reservations", len(all))
 		}
 		found = all[0]
-		if hard := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard; !equality.Semantic.DeepEqual(hard, plus(base, found)) {
+		if hard := quotaOf(t, c, ns,
+			kubevirttest.QuotaName).Spec.Hard; !equality.Semantic.DeepEqual(hard,
+			plus(base, found)) {
 			return fmt.Errorf("spec.hard %v, want %v", hard, plus(base, found))
 		}
 		return nil

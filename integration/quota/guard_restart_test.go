@@ -34,7 +34,8 @@ func checkGuardRefusal(err error, parts ...string) error {
 	if !apierrors.IsInternalError(err) { // virt-api wraps the refusal
 		return fmt.Errorf("want a refusal: %w", err)
 	}
-	return checkParts(err, append(parts, "virtualmachines.guard.mooring.dev", "ResourceQuota "+kubevirttest.QuotaName)...)
+	return checkParts(err, append(parts, "virtualmachines.guard.mooring.dev",
+		"ResourceQuota "+kubevirttest.QuotaName)...)
 }
 
 func wantGuardRefusal(t *testing.T, err error, parts ...string) {
@@ -45,7 +46,9 @@ func wantGuardRefusal(t *testing.T, err error, parts ...string) {
 }
 
 // startAll makes VMs and returns when they run.
-func (v *virtctl) startAll(t *testing.T, c *kubevirttest.Cluster, vms ...*kubevirtv1.VirtualMachine) {
+func (v *virtctl) startAll(
+	t *testing.T, c *kubevirttest.Cluster, vms ...*kubevirtv1.VirtualMachine,
+) {
 	t.Helper()
 	for _, vm := range vms {
 		wantPass(t, c.Client.Create(t.Context(), vm))
@@ -67,7 +70,9 @@ func limit(t *testing.T, c *kubevirttest.Cluster, ns, memory, pods string, charg
 }
 
 // awaitRestarted returns when the VM runs in a new instance.
-func awaitRestarted(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine, was types.UID) {
+func awaitRestarted(
+	t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine, was types.UID,
+) {
 	t.Helper()
 	eventually(t, vm.Name+" to run anew", func() error {
 		vmi := awaitInstance(t, c, vm)
@@ -81,7 +86,8 @@ func awaitRestarted(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.Virtua
 // testFull restarts VMs unchanged in a namespace full to the byte. A halted VM cannot start there.
 func (v *virtctl) testFull(t *testing.T, c *kubevirttest.Cluster) {
 	ns := v.namespace(t, c)
-	always, manual := newVM(ns, "always", kubevirtv1.RunStrategyAlways), newVM(ns, "manual", kubevirtv1.RunStrategyManual)
+	always, manual := newVM(ns, "always", kubevirtv1.RunStrategyAlways),
+		newVM(ns, "manual", kubevirtv1.RunStrategyManual)
 	v.startAll(t, c, always, manual)
 	limit(t, c, ns, "64Gi", "2", 2)
 	c.SetHard(t, ns, c.Used(t, ns))
@@ -90,7 +96,8 @@ func (v *virtctl) testFull(t *testing.T, c *kubevirttest.Cluster) {
 		wantPass(t, v.restart(t, vm))
 		awaitRestarted(t, c, vm, was)
 	}
-	halted, asleep := newVM(ns, "halted", kubevirtv1.RunStrategyHalted), newVM(ns, "asleep", kubevirtv1.RunStrategyManual)
+	halted, asleep := newVM(ns, "halted", kubevirtv1.RunStrategyHalted),
+		newVM(ns, "asleep", kubevirtv1.RunStrategyManual)
 	for _, vm := range []*kubevirtv1.VirtualMachine{halted, asleep} {
 		wantPass(t, c.Client.Create(t.Context(), vm))
 		wantGuardRefusal(t, v.start(t, vm), "VirtualMachine "+vm.Name, "requests.memory: requested")
@@ -104,13 +111,16 @@ func (v *virtctl) testFull(t *testing.T, c *kubevirttest.Cluster) {
 // runs on. Stopping it is allowed.
 func (v *virtctl) testOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 	ns := v.namespace(t, c)
-	first, second := newVM(ns, "first", kubevirtv1.RunStrategyAlways), newVM(ns, "second", kubevirtv1.RunStrategyManual)
+	first, second := newVM(ns, "first", kubevirtv1.RunStrategyAlways),
+		newVM(ns, "second", kubevirtv1.RunStrategyManual)
 	v.startAll(t, c, first, second)
 	limit(t, c, ns, "2Gi", "1", 2)
 	was := awaitInstance(t, c, first).UID
-	wantGuardRefusal(t, v.restart(t, first), "VirtualMachine "+first.Name+" could not start again", "requests.memory: requested")
+	wantGuardRefusal(t, v.restart(t, first), "VirtualMachine "+first.Name+" could not start again",
+		"requests.memory: requested")
 	if is := awaitInstance(t, c, first); is.UID != was || !is.IsRunning() {
-		t.Errorf("%s does not run on: instance %s is %s, and was %s", first.Name, is.UID, is.Status.Phase, was)
+		t.Errorf("%s does not run on: instance %s is %s, and was %s", first.Name, is.UID,
+			is.Status.Phase, was)
 	}
 	wantPass(t, v.stop(t, second))
 	eventually(t, "usage to fall within the quota", func() error { return v.restart(t, first) })
@@ -121,18 +131,22 @@ func (v *virtctl) testOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 // restart and the VM runs on.
 func (v *virtctl) testGrown(t *testing.T, c *kubevirttest.Cluster) {
 	ns := v.namespace(t, c)
-	always, manual := newVM(ns, "always", kubevirtv1.RunStrategyAlways), newVM(ns, "manual", kubevirtv1.RunStrategyManual)
+	always, manual := newVM(ns, "always", kubevirtv1.RunStrategyAlways),
+		newVM(ns, "manual", kubevirtv1.RunStrategyManual)
 	v.startAll(t, c, always, manual)
 	limit(t, c, ns, "64Gi", "64", 2)
 	for _, vm := range []*kubevirtv1.VirtualMachine{always, manual} {
-		wantPass(t, c.Client.Patch(t.Context(), vm, merge(`{"spec": {"template": {"spec": {"domain": {"memory": {"guest": "2Gi"}}}}}}`)))
+		wantPass(t, c.Client.Patch(t.Context(), vm,
+			merge(`{"spec": {"template": {"spec": {"domain": {"memory": {"guest": "2Gi"}}}}}}`)))
 	}
 	c.SetHard(t, ns, c.Used(t, ns))
 	for _, vm := range []*kubevirtv1.VirtualMachine{always, manual} {
 		was := awaitInstance(t, c, vm).UID
-		wantGuardRefusal(t, v.restart(t, vm), "VirtualMachine "+vm.Name, "it grows by more than is free", "requests.memory: requested", "free 0")
+		wantGuardRefusal(t, v.restart(t, vm), "VirtualMachine "+vm.Name,
+			"it grows by more than is free", "requests.memory: requested", "free 0")
 		if is := awaitInstance(t, c, vm); is.UID != was || !is.IsRunning() {
-			t.Errorf("%s does not run on: instance %s is %s, and was %s", vm.Name, is.UID, is.Status.Phase, was)
+			t.Errorf("%s does not run on: instance %s is %s, and was %s", vm.Name, is.UID,
+				is.Status.Phase, was)
 		}
 	}
 	c.SetHard(t, ns, list("requests.memory", "64Gi"))

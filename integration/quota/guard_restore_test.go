@@ -19,7 +19,8 @@ import (
 // snapshots of volumes, so the test makes the snapshot objects.
 func TestGuardedRestores(t *testing.T) {
 	c, _ := startGuarded(t)
-	configure(t, c, `{"spec": {"configuration": {"developerConfiguration": {"featureGates": ["Snapshot"]}}}}`)
+	configure(t, c,
+		`{"spec": {"configuration": {"developerConfiguration": {"featureGates": ["Snapshot"]}}}}`)
 	ns := c.Namespace(t, list("requests.memory", "2Gi"))
 	withoutController(t, c) // it would take snapshots and start VMs
 	vm := newVM(ns, "vm", kubevirtv1.RunStrategyAlways)
@@ -30,7 +31,8 @@ func TestGuardedRestores(t *testing.T) {
 	snapshot(t, c, "small", vm)
 	eventually(t, "restores to be made, and judged", func() error {
 		return checkRefusal(c.Client.Create(t.Context(), restore(ns, "large"), client.DryRunAll),
-			"virtualmachinerestores.guard.mooring.dev", "VirtualMachine vm as snapshot large has it", "requests.memory: requested")
+			"virtualmachinerestores.guard.mooring.dev", "VirtualMachine vm as snapshot large "+
+				"has it", "requests.memory: requested")
 	})
 	wantPass(t, c.Client.Create(t.Context(), restore(ns, "small"), client.DryRunAll))
 	wantPass(t, c.Client.Patch(t.Context(), vm, merge(`{"spec": {"runStrategy": "Halted"}}`)))
@@ -55,13 +57,20 @@ func withoutController(t *testing.T, c *kubevirttest.Cluster) {
 func snapshot(t *testing.T, c *kubevirttest.Cluster, name string, vm *kubevirtv1.VirtualMachine) {
 	t.Helper()
 	s := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"source": map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": vm.Name},
+		"source": map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine",
+			"name": vm.Name},
 	}}}
 	s.SetGroupVersionKind(snapshotv1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshot"))
 	s.SetNamespace(vm.Namespace)
 	s.SetName(name)
-	eventually(t, "snapshots to be allowed", func() error { return c.Client.Create(t.Context(), s) })
-	status := merge(fmt.Sprintf(`{"status": {"readyToUse": true, "sourceUID": %q, "virtualMachineSnapshotContentName": %q}}`, vm.UID, name))
+	eventually(t, "snapshots to be allowed", func() error {
+		return c.Client.Create(t.Context(), s)
+	})
+	status := merge(
+		fmt.Sprintf(
+			`{"status": {"readyToUse": true, "sourceUID": %q, `+
+				`"virtualMachineSnapshotContentName": %q}}`,
+			vm.UID, name))
 	if err := c.Client.Patch(t.Context(), s.DeepCopy(), status); err != nil {
 		t.Fatal(err)
 	}
@@ -71,13 +80,16 @@ func snapshot(t *testing.T, c *kubevirttest.Cluster, name string, vm *kubevirtv1
 	content := &snapshotv1beta1.VirtualMachineSnapshotContent{}
 	content.Namespace, content.Name = vm.Namespace, name
 	content.Spec.VirtualMachineSnapshotName = &name
-	content.Spec.Source.VirtualMachine = &snapshotv1beta1.VirtualMachine{ObjectMeta: vm.ObjectMeta, Spec: vm.Spec}
-	createAs(t, c, content, snapshotv1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshotContent"))
+	content.Spec.Source.VirtualMachine = &snapshotv1beta1.VirtualMachine{ObjectMeta: vm.ObjectMeta,
+		Spec: vm.Spec}
+	createAs(t, c, content,
+		snapshotv1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshotContent"))
 }
 
 func restore(namespace, snapshot string) *unstructured.Unstructured {
 	r := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"target":                     map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "vm"},
+		"target": map[string]any{"apiGroup": "kubevirt.io",
+			"kind": "VirtualMachine", "name": "vm"},
 		"virtualMachineSnapshotName": snapshot,
 	}}}
 	r.SetGroupVersionKind(snapshotv1beta1.SchemeGroupVersion.WithKind("VirtualMachineRestore"))
@@ -93,15 +105,18 @@ func testInstanceTypeOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 		size := &instancetypev1beta1.VirtualMachineInstancetype{}
 		size.Namespace, size.Name = ns, name
 		size.Spec.CPU.Guest, size.Spec.Memory.Guest = 2, resource.MustParse(memory)
-		createAs(t, c, size, instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachineInstancetype"))
+		createAs(t, c, size,
+			instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachineInstancetype"))
 	}
 	typed := func(name string) *kubevirtv1.VirtualMachine {
 		vm := newVM(ns, name, kubevirtv1.RunStrategyAlways)
 		vm.Spec.Template.Spec.Domain.CPU, vm.Spec.Template.Spec.Domain.Memory = nil, nil
-		vm.Spec.Instancetype = &kubevirtv1.InstancetypeMatcher{Name: name, Kind: "VirtualMachineInstancetype"}
+		vm.Spec.Instancetype = &kubevirtv1.InstancetypeMatcher{Name: name,
+			Kind: "VirtualMachineInstancetype"}
 		return vm
 	}
-	wantRefusal(t, c.Client.Create(t.Context(), typed("large")), "VirtualMachine large", "requests.memory: requested")
+	wantRefusal(t, c.Client.Create(t.Context(), typed("large")), "VirtualMachine large",
+		"requests.memory: requested")
 	wantPass(t, c.Client.Create(t.Context(), typed("small")))
 	awaitVMRunning(t, c, typed("small"))
 }

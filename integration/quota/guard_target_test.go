@@ -38,13 +38,16 @@ func TestForgedReviews(t *testing.T) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Ti")
 	})
 	withoutOwner := editedCopy(forged, func(p *corev1.Pod) { p.OwnerReferences = nil })
-	otherMigration := editedCopy(forged, func(p *corev1.Pod) { p.Labels[kubevirtv1.MigrationJobLabel] = "another" })
+	otherMigration := editedCopy(forged, func(p *corev1.Pod) {
+		p.Labels[kubevirtv1.MigrationJobLabel] = "another"
+	})
 	for _, pod := range []*corev1.Pod{tooLarge, withoutOwner, otherMigration} {
 		got := review(t, c, ns, pod)
 		if !got.Allowed {
 			t.Errorf("refused: %+v", got.Result)
 		}
-		if pod != otherMigration && (len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "not recording the charge")) {
+		if pod != otherMigration && (len(got.Warnings) != 1 ||
+			!strings.Contains(got.Warnings[0], "not recording the charge")) {
 			t.Errorf("warnings %q: want one about the missing record", got.Warnings)
 		}
 	}
@@ -83,7 +86,8 @@ func editedCopy(pod *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
 	return out
 }
 
-// recordedTarget returns the target's charge from the only reservation of a namespace, empty without one.
+// recordedTarget returns the target's charge from the only reservation of a namespace, empty
+// without one.
 func recordedTarget(t *testing.T, c *kubevirttest.Cluster, ns string) string {
 	t.Helper()
 	all := reservations(t, c, ns)
@@ -94,15 +98,19 @@ func recordedTarget(t *testing.T, c *kubevirttest.Cluster, ns string) string {
 }
 
 // review sends the webhook a review of a pod from virt-controller.
-func review(t *testing.T, c *kubevirttest.Cluster, ns string, pod *corev1.Pod) *admissionv1.AdmissionResponse {
+func review(
+	t *testing.T, c *kubevirttest.Cluster, ns string, pod *corev1.Pod,
+) *admissionv1.AdmissionResponse {
 	t.Helper()
 	raw, err := json.Marshal(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
-		UID: "forged", Operation: admissionv1.Create, Namespace: ns, Object: runtime.RawExtension{Raw: raw},
-		UserInfo: authenticationv1.UserInfo{Username: "system:serviceaccount:" + hackkubevirt.Namespace + ":kubevirt-controller"},
+		UID: "forged", Operation: admissionv1.Create, Namespace: ns,
+		Object: runtime.RawExtension{Raw: raw},
+		UserInfo: authenticationv1.UserInfo{Username: "system:serviceaccount:" +
+			hackkubevirt.Namespace + ":kubevirt-controller"},
 	}}
 	ask.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
 	text, err := json.Marshal(ask)
@@ -119,7 +127,8 @@ func review(t *testing.T, c *kubevirttest.Cluster, ns string, pod *corev1.Pod) *
 func launcherGuard(t *testing.T, c *kubevirttest.Cluster) registrationv1.WebhookClientConfig {
 	t.Helper()
 	all := &registrationv1.ValidatingWebhookConfiguration{}
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.ValidatingConfiguration}, all); err != nil {
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.ValidatingConfiguration},
+		all); err != nil {
 		t.Fatal(err)
 	}
 	for _, hook := range all.Webhooks {
@@ -138,9 +147,11 @@ func post(t *testing.T, to registrationv1.WebhookClientConfig, text []byte, into
 	if !roots.AppendCertsFromPEM(to.CABundle) {
 		return errors.New("no certificates in the bundle")
 	}
-	caller := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}
+	caller := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+		MinVersion: tls.VersionTLS13}}}
 	defer caller.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, *to.URL, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, *to.URL,
+		bytes.NewReader(text))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,8 @@ func startGuarded(t *testing.T) (*kubevirttest.Cluster, *program) {
 	ns.Name = c.Namespace(t, nil)
 	rubbish := `{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation + `": "rubbish"}}}`
 	eventually(t, "the API server to call the guards", func() error {
-		err := c.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(rubbish)), client.DryRunAll)
+		err := c.Client.Patch(t.Context(), ns,
+			client.RawPatch(types.MergePatchType, []byte(rubbish)), client.DryRunAll)
 		return checkRefusal(err, "namespaces.guard.mooring.dev", quota.MaintenanceAnnotation)
 	})
 	return c, p
@@ -40,8 +41,10 @@ func startGuarded(t *testing.T) (*kubevirttest.Cluster, *program) {
 // setKubeVirtVersion sets the version in KubeVirt's status, in place of virt-operator.
 func setKubeVirtVersion(t *testing.T, c *kubevirttest.Cluster) {
 	t.Helper()
-	object := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: hackkubevirt.Namespace, Name: hackkubevirt.Name}}
-	version := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
+	object := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: hackkubevirt.Namespace,
+		Name: hackkubevirt.Name}}
+	version := client.RawPatch(types.MergePatchType,
+		[]byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
 	if err := c.Client.Status().Patch(t.Context(), object, version); err != nil {
 		t.Fatal(err)
 	}
@@ -105,17 +108,20 @@ func testEditsWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
 	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
 	names := []string{"resourcequotas.guard.mooring.dev", m.Get(t).Name + " of VM vm"}
 	wantRefusal(t, c.Client.Delete(t.Context(), q.DeepCopy()), names...)
-	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"pods": "5"}}}`)), names...)
+	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(),
+		merge(`{"spec": {"hard": {"pods": "5"}}}`)), names...)
 	// an admission policy, if present, decides about edits of the base annotation
 	base := merge(`{"metadata": {"annotations": {"` + quota.BaseAnnotation + `": "{}"}}}`)
 	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), base), quota.BaseAnnotation)
-	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"metadata": {"labels": {"a": "b"}}}`)))
+	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(),
+		merge(`{"metadata": {"labels": {"a": "b"}}}`)))
 
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
 	q = quotaOf(t, c, ns, kubevirttest.QuotaName)
-	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"pods": "5"}}}`)))
+	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(),
+		merge(`{"spec": {"hard": {"pods": "5"}}}`)))
 	wantPass(t, c.Client.Delete(t.Context(), q))
 }
 
@@ -126,24 +132,29 @@ func testManagerWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
 	ns := &corev1.Namespace{}
 	ns.Name = c.Namespace(t, nil)
 	annotation := func(value string) client.Patch {
-		return merge(fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, quota.DefaultManagerAnnotation, value))
+		return merge(fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`,
+			quota.DefaultManagerAnnotation, value))
 	}
 	base := `"{\"limit\": {\"requestsMemory\": \"2Gi\", \"pods\": \"1\"}}"`
 	wantPass(t, c.Client.Patch(t.Context(), ns.DeepCopy(), annotation(base)))
 	c.Quota(t, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName, Labels: map[string]string{quota.DefaultManagerLabel: "true"}},
-		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "2Gi", "pods", "1")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName,
+			Labels: map[string]string{quota.DefaultManagerLabel: "true"}},
+		Spec: corev1.ResourceQuotaSpec{Hard: list("requests.memory", "2Gi", "pods", "1")},
 	})
 	m, r := charged(t, c, ns.Name)
 	raised := plus(list("requests.memory", "2Gi", "pods", "1"), r)
 	awaitHard(t, c, ns.Name, kubevirttest.QuotaName, raised)
 	names := []string{"namespaces.guard.mooring.dev", m.Get(t).Name + " of VM vm"}
-	wantRefusal(t, c.Client.Patch(t.Context(), ns.DeepCopy(), annotation(`"{\"limit\": {\"pods\": \"7\"}}"`)), names...)
+	wantRefusal(t, c.Client.Patch(t.Context(), ns.DeepCopy(),
+		annotation(`"{\"limit\": {\"pods\": \"7\"}}"`)), names...)
 	wantRefusal(t, c.Client.Patch(t.Context(), ns.DeepCopy(), annotation("null")), names...)
-	share := merge(`{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation + `": "{\"limitsCpuPercent\": 5}"}}}`)
+	share := merge(`{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation +
+		`": "{\"limitsCpuPercent\": 5}"}}}`)
 	wantRefusal(t, c.Client.Patch(t.Context(), ns.DeepCopy(), share), names...)
 	q := quotaOf(t, c, ns.Name, kubevirttest.QuotaName)
-	wantPass(t, c.Client.Patch(t.Context(), q, merge(`{"spec": {"hard": {"requests.memory": "2Gi", "pods": "1"}}}`)))
+	wantPass(t, c.Client.Patch(t.Context(), q,
+		merge(`{"spec": {"hard": {"requests.memory": "2Gi", "pods": "1"}}}`)))
 	awaitHard(t, c, ns.Name, kubevirttest.QuotaName, raised)
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
@@ -162,8 +173,11 @@ func testLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
 	c.RunningVMI(t, ns, "vm", small())
 	awaitPods(t, c, ns, 1)
 	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
-	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1Gi"}}}`)), "requests.memory: 1Gi is less than the", "in use")
-	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1900Mi"}}}`)))
+	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(),
+		merge(`{"spec": {"hard": {"requests.memory": "1Gi"}}}`)),
+		"requests.memory: 1Gi is less than the", "in use")
+	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(),
+		merge(`{"spec": {"hard": {"requests.memory": "1900Mi"}}}`)))
 }
 
 // TestGuardsThatAreAway stops the controller. Requests must pass without it.
@@ -172,9 +186,12 @@ func TestGuardsThatAreAway(t *testing.T) {
 	ns := c.Namespace(t, full())
 	m, _ := charged(t, c, ns)
 	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
-	edit := merge(`{"spec": {"hard": {"requests.memory": "64Gi", "requests.cpu": "64", "pods": "64"}}}`)
-	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), edit), "resourcequotas.guard.mooring.dev")
-	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "second", kubevirtv1.RunStrategyAlways)), "virtualmachines.guard.mooring.dev")
+	edit := merge(
+		`{"spec": {"hard": {"requests.memory": "64Gi", "requests.cpu": "64", "pods": "64"}}}`)
+	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), edit),
+		"resourcequotas.guard.mooring.dev")
+	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "second", kubevirtv1.RunStrategyAlways)),
+		"virtualmachines.guard.mooring.dev")
 	p.stop(t)
 	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), edit))
 	second := newVM(ns, "second", kubevirtv1.RunStrategyAlways)
@@ -182,7 +199,8 @@ func TestGuardsThatAreAway(t *testing.T) {
 	awaitVMRunning(t, c, second)
 	for _, share := range []string{`"rubbish"`, "null"} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-		wantPass(t, c.Client.Patch(t.Context(), namespace, merge(`{"metadata": {"annotations": {"`+quota.MaintenanceAnnotation+`": `+share+`}}}`)))
+		wantPass(t, c.Client.Patch(t.Context(), namespace,
+			merge(`{"metadata": {"annotations": {"`+quota.MaintenanceAnnotation+`": `+share+`}}}`)))
 	}
 	p.start(t)
 	m.GoOn(t)
@@ -219,7 +237,8 @@ func TestLargerTarget(t *testing.T) {
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, base)
-	eventually(t, "the excess above the base to be reported", func() error { return checkOverrunReported(t, c, ns) })
+	eventually(t, "the excess above the base to be reported",
+		func() error { return checkOverrunReported(t, c, ns) })
 }
 
 func checkOverrunReported(t *testing.T, c *kubevirttest.Cluster, ns string) error {
@@ -243,7 +262,8 @@ func awaitLarger(t *testing.T, c *kubevirttest.Cluster, than *corev1.Pod) {
 	eventually(t, "KubeVirt to apply its settings", func() error {
 		n++
 		vmi := c.VMI(t, ns, fmt.Sprint("vm-", n), small())
-		had, has := quota.Charge(than)["requests.memory"], quota.Charge(launcherOf(t, c, vmi))["requests.memory"]
+		had, has := quota.Charge(than)["requests.memory"],
+			quota.Charge(launcherOf(t, c, vmi))["requests.memory"]
 		if has.Cmp(had) <= 0 {
 			return fmt.Errorf("a launcher requests %s", &has)
 		}

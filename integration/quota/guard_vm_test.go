@@ -13,11 +13,15 @@ import (
 )
 
 // newVM returns a VirtualMachine of a small VM.
-func newVM(namespace, name string, strategy kubevirtv1.VirtualMachineRunStrategy) *kubevirtv1.VirtualMachine {
+func newVM(
+	namespace, name string, strategy kubevirtv1.VirtualMachineRunStrategy,
+) *kubevirtv1.VirtualMachine {
 	vmi := kubevirttest.NewVMI(namespace, name, small())
-	return &kubevirtv1.VirtualMachine{ObjectMeta: vmi.ObjectMeta, Spec: kubevirtv1.VirtualMachineSpec{
-		RunStrategy: &strategy, Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: vmi.Spec},
-	}}
+	return &kubevirtv1.VirtualMachine{ObjectMeta: vmi.ObjectMeta,
+		Spec: kubevirtv1.VirtualMachineSpec{
+			RunStrategy: &strategy, Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{
+				Spec: vmi.Spec},
+		}}
 }
 
 // awaitVMRunning returns when the VM's instance runs.
@@ -27,10 +31,14 @@ func awaitVMRunning(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.Virtua
 }
 
 // awaitInstance waits for the VM's instance and returns it.
-func awaitInstance(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachineInstance {
+func awaitInstance(
+	t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine,
+) *kubevirtv1.VirtualMachineInstance {
 	t.Helper()
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	eventually(t, "the instance of VM "+vm.Name, func() error { return c.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi) })
+	eventually(t, "the instance of VM "+vm.Name, func() error {
+		return c.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi)
+	})
 	return vmi
 }
 
@@ -43,7 +51,8 @@ func startRequest() client.Patch {
 // pass.
 func testVMsOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
-	always, halted, manual := kubevirtv1.RunStrategyAlways, kubevirtv1.RunStrategyHalted, kubevirtv1.RunStrategyManual
+	always, halted, manual := kubevirtv1.RunStrategyAlways, kubevirtv1.RunStrategyHalted,
+		kubevirtv1.RunStrategyManual
 	first, second := newVM(ns, "first", always), newVM(ns, "second", always)
 	wantPass(t, c.Client.Create(t.Context(), first))
 	wantPass(t, c.Client.Create(t.Context(), second))
@@ -54,19 +63,25 @@ func testVMsOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "1Gi", "pods", "1")},
 	})
 	awaitPods(t, c, ns, 2)
-	why := []string{"virtualmachines.guard.mooring.dev", "ResourceQuota " + kubevirttest.QuotaName, "requests.memory: requested", "free 0", "launcher's overhead"}
-	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "third", always)), append(why, "VirtualMachine third")...)
+	why := []string{"virtualmachines.guard.mooring.dev", "ResourceQuota " + kubevirttest.QuotaName,
+		"requests.memory: requested", "free 0", "launcher's overhead"}
+	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "third", always)),
+		append(why, "VirtualMachine third")...)
 	larger := merge(`{"spec": {"template": {"spec": {"domain": {"memory": {"guest": "2Gi"}}}}}}`)
 	wantRefusal(t, c.Client.Patch(t.Context(), first.DeepCopy(), larger), append(why, "grows")...)
-	wantPass(t, c.Client.Patch(t.Context(), first.DeepCopy(), merge(`{"metadata": {"labels": {"a": "b"}}}`)))
+	wantPass(t, c.Client.Patch(t.Context(), first.DeepCopy(),
+		merge(`{"metadata": {"labels": {"a": "b"}}}`)))
 
 	asleep := newVM(ns, "asleep", manual)
 	wantPass(t, c.Client.Create(t.Context(), asleep))
-	wantRefusal(t, c.Client.Status().Patch(t.Context(), asleep.DeepCopy(), startRequest()), append(why, "VirtualMachine asleep")...)
+	wantRefusal(t, c.Client.Status().Patch(t.Context(), asleep.DeepCopy(), startRequest()),
+		append(why, "VirtualMachine asleep")...)
 	wantPass(t, c.Client.Create(t.Context(), newVM(ns, "halted", halted)))
-	wantRefusal(t, c.Client.Patch(t.Context(), newVM(ns, "halted", halted), merge(`{"spec": {"runStrategy": "Always"}}`)), append(why, "VirtualMachine halted")...)
+	wantRefusal(t, c.Client.Patch(t.Context(), newVM(ns, "halted", halted),
+		merge(`{"spec": {"runStrategy": "Always"}}`)), append(why, "VirtualMachine halted")...)
 
-	wantPass(t, c.Client.Patch(t.Context(), first.DeepCopy(), merge(`{"spec": {"runStrategy": "Halted"}}`)))
+	wantPass(t, c.Client.Patch(t.Context(), first.DeepCopy(),
+		merge(`{"spec": {"runStrategy": "Halted"}}`)))
 	wantPass(t, c.Client.Delete(t.Context(), second))
 	awaitPods(t, c, ns, 0)
 }
@@ -79,17 +94,22 @@ func testSpaceForOneVM(t *testing.T, c *kubevirttest.Cluster) {
 	probe := c.RunningVMI(t, ns, "probe", small())
 	c.Quota(t, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kubevirttest.QuotaName},
-		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "64Gi", "requests.cpu", "64", "pods", "64")},
+		Spec: corev1.ResourceQuotaSpec{Hard: list("requests.memory", "64Gi", "requests.cpu",
+			"64", "pods", "64")},
 	})
 	awaitPods(t, c, ns, 1)
 	c.SetHard(t, ns, c.Used(t, ns))
-	wantRefusal(t, c.Client.Status().Patch(t.Context(), first.DeepCopy(), startRequest()), "VirtualMachine first")
+	wantRefusal(t, c.Client.Status().Patch(t.Context(), first.DeepCopy(), startRequest()),
+		"VirtualMachine first")
 	if err := c.Client.Delete(t.Context(), probe); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the first VM to be allowed to start", func() error { return c.Client.Status().Patch(t.Context(), first.DeepCopy(), startRequest()) })
+	eventually(t, "the first VM to be allowed to start", func() error {
+		return c.Client.Status().Patch(t.Context(), first.DeepCopy(), startRequest())
+	})
 	awaitVMRunning(t, c, first)
-	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "second", kubevirtv1.RunStrategyAlways)), "VirtualMachine second")
+	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "second", kubevirtv1.RunStrategyAlways)),
+		"VirtualMachine second")
 }
 
 // TestReservedQuotaIsKept reserves quota for a migration before its target pod exists. The guards
@@ -116,12 +136,16 @@ func TestReservedQuotaIsKept(t *testing.T) {
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
 
 	second := newVM(ns, "second", kubevirtv1.RunStrategyAlways)
-	wantRefusal(t, c.Client.Create(t.Context(), second.DeepCopy()), "virtualmachines.guard.mooring.dev", "reserved for 1 migrations")
+	wantRefusal(t, c.Client.Create(t.Context(), second.DeepCopy()),
+		"virtualmachines.guard.mooring.dev", "reserved for 1 migrations")
 	launcher := copyByHand(c.Launchers(t, vmi)[0])
-	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "launchers.guard.mooring.dev", "exceeded quota", "reserved for 1 migrations")
-	launcher.Labels[kubevirtv1.MigrationJobLabel] = r.Name // only virt-controller may set this label
+	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "launchers.guard.mooring.dev",
+		"exceeded quota", "reserved for 1 migrations")
+	// only virt-controller may set this label
+	launcher.Labels[kubevirtv1.MigrationJobLabel] = r.Name
 	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "launchers.guard.mooring.dev")
-	delete(launcher.Labels, kubevirtv1.AppLabel) // without it the pod is no launcher, and only the quota counts it
+	// without it the pod is no launcher, and only the quota counts it
+	delete(launcher.Labels, kubevirtv1.AppLabel)
 	delete(launcher.Labels, kubevirtv1.MigrationJobLabel)
 	wantPass(t, c.Client.Create(t.Context(), launcher.DeepCopy(), client.DryRunAll))
 
@@ -134,9 +158,11 @@ func TestReservedQuotaIsKept(t *testing.T) {
 // copyByHand returns a new pod with the labels and resources of another pod.
 func copyByHand(pod corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "by-hand", Labels: pod.Labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "by-hand",
+			Labels: pod.Labels},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "compute", Image: "registry.test/image", Resources: pod.Spec.Containers[0].Resources,
+			Name: "compute", Image: "registry.test/image",
+			Resources: pod.Spec.Containers[0].Resources,
 		}}},
 	}
 }

@@ -21,15 +21,19 @@ func TestHalted(t *testing.T) {
 	ns, other := c.Namespace(t, full()), c.Namespace(t, full())
 	charged(t, c, ns)
 	c.RunningVMI(t, other, "vm", small())
-	late, lateThere := newVM(ns, "late", virtv1.RunStrategyAlways), newVM(other, "late", virtv1.RunStrategyAlways)
+	late, lateThere := newVM(ns, "late", virtv1.RunStrategyAlways),
+		newVM(other, "late", virtv1.RunStrategyAlways)
 	for _, vm := range []*virtv1.VirtualMachine{late, lateThere} {
 		if err := c.Client.Create(t.Context(), vm); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "the VM to be halted", func() error { return checkHaltedWithEvent(t, c, late) })
-	eventually(t, "the other VM to be rejected", func() error { return checkRejectedByQuota(t, c, lateThere) })
-	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(lateThere), lateThere); err != nil {
+	eventually(t, "the other VM to be rejected", func() error {
+		return checkRejectedByQuota(t, c, lateThere)
+	})
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(lateThere), lateThere); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if got := *lateThere.Spec.RunStrategy; got != virtv1.RunStrategyAlways {
@@ -64,7 +68,8 @@ func checkRejectedByQuota(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.Virt
 		return err
 	}
 	for _, condition := range vmi.Status.Conditions {
-		if condition.Type == virtv1.VirtualMachineInstanceSynchronized && condition.Status == corev1.ConditionFalse {
+		if condition.Type == virtv1.VirtualMachineInstanceSynchronized &&
+			condition.Status == corev1.ConditionFalse {
 			return nil
 		}
 	}

@@ -26,17 +26,20 @@ const patience = 3 * time.Minute
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			last = check()
+			return last == nil, nil
+		})
 	if err != nil {
 		t.Fatalf("waiting for %s: %v", what, last)
 	}
 }
 
 // inParallel runs tests at once in one cluster and returns when all have ended.
-func inParallel(t *testing.T, c *kubevirttest.Cluster, tests map[string]func(*testing.T, *kubevirttest.Cluster)) {
+func inParallel(
+	t *testing.T, c *kubevirttest.Cluster, tests map[string]func(*testing.T, *kubevirttest.Cluster),
+) {
 	t.Helper()
 	t.Run("all", func(t *testing.T) {
 		for name, test := range tests {
@@ -59,14 +62,17 @@ func list(pairs ...string) corev1.ResourceList {
 func quotaOf(t *testing.T, c *kubevirttest.Cluster, namespace, name string) *corev1.ResourceQuota {
 	t.Helper()
 	q := &corev1.ResourceQuota{}
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, q); err != nil {
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name},
+		q); err != nil {
 		t.Fatal(err)
 	}
 	return q
 }
 
 // reservations returns the ledger of a namespace.
-func reservations(t *testing.T, c *kubevirttest.Cluster, namespace string) []v1alpha1.MigrationReservation {
+func reservations(
+	t *testing.T, c *kubevirttest.Cluster, namespace string,
+) []v1alpha1.MigrationReservation {
 	t.Helper()
 	all := &unstructured.UnstructuredList{}
 	all.SetAPIVersion(v1alpha1.GroupVersion().String())
@@ -76,7 +82,8 @@ func reservations(t *testing.T, c *kubevirttest.Cluster, namespace string) []v1a
 	}
 	out := make([]v1alpha1.MigrationReservation, len(all.Items))
 	for i, o := range all.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out[i]); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out[i]); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +91,9 @@ func reservations(t *testing.T, c *kubevirttest.Cluster, namespace string) []v1a
 }
 
 // awaitPhase returns the only reservation of a namespace when it reaches a phase.
-func awaitPhase(t *testing.T, c *kubevirttest.Cluster, namespace string, phase v1alpha1.Phase) v1alpha1.MigrationReservation {
+func awaitPhase(
+	t *testing.T, c *kubevirttest.Cluster, namespace string, phase v1alpha1.Phase,
+) v1alpha1.MigrationReservation {
 	t.Helper()
 	var found v1alpha1.MigrationReservation
 	eventually(t, "a reservation that is "+string(phase), func() error {
@@ -99,12 +108,16 @@ func awaitPhase(t *testing.T, c *kubevirttest.Cluster, namespace string, phase v
 }
 
 // awaitHard returns when spec.hard and status.hard of a quota equal want.
-func awaitHard(t *testing.T, c *kubevirttest.Cluster, namespace, name string, want corev1.ResourceList) {
+func awaitHard(
+	t *testing.T, c *kubevirttest.Cluster, namespace, name string, want corev1.ResourceList,
+) {
 	t.Helper()
 	eventually(t, "the limits", func() error {
 		q := quotaOf(t, c, namespace, name)
-		if !equality.Semantic.DeepEqual(q.Spec.Hard, want) || !equality.Semantic.DeepEqual(q.Status.Hard, want) {
-			return fmt.Errorf("spec.hard %v, status.hard %v, want %v", q.Spec.Hard, q.Status.Hard, want)
+		if !equality.Semantic.DeepEqual(q.Spec.Hard, want) ||
+			!equality.Semantic.DeepEqual(q.Status.Hard, want) {
+			return fmt.Errorf("spec.hard %v, status.hard %v, want %v", q.Spec.Hard,
+				q.Status.Hard, want)
 		}
 		return nil
 	})
@@ -112,7 +125,9 @@ func awaitHard(t *testing.T, c *kubevirttest.Cluster, namespace, name string, wa
 
 // awaitClean returns when all traces of migrations are gone: the quota is at its base without
 // annotations, and the ledger is empty.
-func awaitClean(t *testing.T, c *kubevirttest.Cluster, namespace, name string, base corev1.ResourceList) {
+func awaitClean(
+	t *testing.T, c *kubevirttest.Cluster, namespace, name string, base corev1.ResourceList,
+) {
 	t.Helper()
 	awaitHard(t, c, namespace, name, base)
 	eventually(t, "all traces to be removed", func() error {

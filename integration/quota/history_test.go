@@ -62,29 +62,31 @@ func versionOf(t *testing.T, q *corev1.ResourceQuota) version {
 func record(t *testing.T, c *kubevirttest.Cluster, namespace string) func() history {
 	t.Helper()
 	h := history{ended: map[string]uint64{}}
-	stopLedger := watchKind(t, c, namespace, &v1alpha1.MigrationReservationList{}, func(event watch.Event) {
-		if r, ok := event.Object.(*v1alpha1.MigrationReservation); ok {
-			e := entry{at: at(t, r), name: r.Name}
-			if event.Type != watch.Deleted && quota.IsActive(r) {
-				e.charge = reserved(r)
+	stopLedger := watchKind(t, c, namespace, &v1alpha1.MigrationReservationList{},
+		func(event watch.Event) {
+			if r, ok := event.Object.(*v1alpha1.MigrationReservation); ok {
+				e := entry{at: at(t, r), name: r.Name}
+				if event.Type != watch.Deleted && quota.IsActive(r) {
+					e.charge = reserved(r)
+				}
+				h.ledger = append(h.ledger, e)
 			}
-			h.ledger = append(h.ledger, e)
-		}
-	})
+		})
 	stopQuotas := watchKind(t, c, namespace, &corev1.ResourceQuotaList{}, func(event watch.Event) {
 		if q, ok := event.Object.(*corev1.ResourceQuota); ok && event.Type != watch.Deleted {
 			h.quotas = append(h.quotas, versionOf(t, q))
 		}
 	})
-	stopMigrations := watchKind(t, c, namespace, &virtv1.VirtualMachineInstanceMigrationList{}, func(event watch.Event) {
-		m, ok := event.Object.(*virtv1.VirtualMachineInstanceMigration)
-		if !ok || h.ended[string(m.UID)] > 0 {
-			return
-		}
-		if m.IsFinal() || event.Type == watch.Deleted {
-			h.ended[string(m.UID)] = at(t, m)
-		}
-	})
+	stopMigrations := watchKind(t, c, namespace, &virtv1.VirtualMachineInstanceMigrationList{},
+		func(event watch.Event) {
+			m, ok := event.Object.(*virtv1.VirtualMachineInstanceMigration)
+			if !ok || h.ended[string(m.UID)] > 0 {
+				return
+			}
+			if m.IsFinal() || event.Type == watch.Deleted {
+				h.ended[string(m.UID)] = at(t, m)
+			}
+		})
 	return func() history {
 		stopQuotas()
 		stopLedger()
@@ -97,7 +99,10 @@ func record(t *testing.T, c *kubevirttest.Cluster, namespace string) func() hist
 }
 
 // watchKind calls note for each change of objects of one kind in a namespace, until stop is called.
-func watchKind(t *testing.T, c *kubevirttest.Cluster, namespace string, kind client.ObjectList, note func(watch.Event)) (stop func()) {
+func watchKind(
+	t *testing.T, c *kubevirttest.Cluster, namespace string, kind client.ObjectList,
+	note func(watch.Event),
+) (stop func()) {
 	t.Helper()
 	scheme, err := controller.NewScheme()
 	if err != nil {
@@ -229,7 +234,8 @@ func (h history) checkOneAtATime(t *testing.T) {
 			}
 		}
 		if underWay > 1 {
-			t.Errorf("at %d there are %d reservations of migrations that have not ended", e.at, underWay)
+			t.Errorf("at %d there are %d reservations of migrations that have not ended",
+				e.at, underWay)
 		}
 	}
 }

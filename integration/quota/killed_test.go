@@ -30,8 +30,12 @@ func TestKilledAtEachWrite(t *testing.T) {
 	c := kubevirttest.Start(t)
 	install(t, c, controllerprogram.Name)
 	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
-		"with the answer":    func(t *testing.T, c *kubevirttest.Cluster) { testKilled(t, c, false) },
-		"without the answer": func(t *testing.T, c *kubevirttest.Cluster) { testKilled(t, c, true) },
+		"with the answer": func(t *testing.T, c *kubevirttest.Cluster) {
+			testKilled(t, c, false)
+		},
+		"without the answer": func(t *testing.T, c *kubevirttest.Cluster) {
+			testKilled(t, c, true)
+		},
 	})
 }
 
@@ -84,9 +88,11 @@ type controllerRun struct {
 	reconciler *controller.Reconciler
 }
 
-// migrateOnce migrates the VM once and reports whether the controller was killed. The successor is not
-// killed.
-func (l *controllerRun) migrateOnce(t *testing.T, vmi *virtv1.VirtualMachineInstance, k *controllertest.Killer) (killed bool) {
+// migrateOnce migrates the VM once and reports whether the controller was killed. The successor is
+// not killed.
+func (l *controllerRun) migrateOnce(
+	t *testing.T, vmi *virtv1.VirtualMachineInstance, k *controllertest.Killer,
+) (killed bool) {
 	t.Helper()
 	l.killer, l.reconciler = k, l.controller(k.Hooks())
 	m := l.c.MigrateUntil(t, vmi, virtv1.MigrationPreparingTarget)
@@ -110,13 +116,17 @@ func (l *controllerRun) migrateOnce(t *testing.T, vmi *virtv1.VirtualMachineInst
 func (l *controllerRun) awaitPhase(t *testing.T, phase v1alpha1.Phase) {
 	t.Helper()
 	l.reconcileUntil(t, "a reservation that is "+string(phase), func() error {
-		return l.checkState(t, 1, func(r *v1alpha1.MigrationReservation) bool { return r.Status.Phase == phase })
+		return l.checkState(t, 1, func(r *v1alpha1.MigrationReservation) bool {
+			return r.Status.Phase == phase
+		})
 	})
 }
 
-// checkState returns nil if the ledger has n correct reservations and the quota includes them, and else
-// the difference.
-func (l *controllerRun) checkState(t *testing.T, n int, right func(*v1alpha1.MigrationReservation) bool) error {
+// checkState returns nil if the ledger has n correct reservations and the quota includes them, and
+// else the difference.
+func (l *controllerRun) checkState(
+	t *testing.T, n int, right func(*v1alpha1.MigrationReservation) bool,
+) error {
 	t.Helper()
 	ledger, hard := reservations(t, l.c, l.space), full()
 	for i := range ledger {
@@ -127,7 +137,8 @@ func (l *controllerRun) checkState(t *testing.T, n int, right func(*v1alpha1.Mig
 	}
 	q := quotaOf(t, l.c, l.space, kubevirttest.QuotaName)
 	if len(ledger) != n || !equality.Semantic.DeepEqual(q.Spec.Hard, hard) {
-		return fmt.Errorf("%d reservations, and hard is %v: want %d, and %v", len(ledger), q.Spec.Hard, n, hard)
+		return fmt.Errorf("%d reservations, and hard is %v: want %d, and %v", len(ledger),
+			q.Spec.Hard, n, hard)
 	}
 	return nil
 }
@@ -149,23 +160,27 @@ func (l *controllerRun) reconcileUntil(t *testing.T, what string, check func() e
 	})
 }
 
-// checkStateAfterKill checks the state after a kill at the second write: the ledger has the reservation, and
-// the quota is not yet raised.
+// checkStateAfterKill checks the state after a kill at the second write: the ledger has the
+// reservation, and the quota is not yet raised.
 func (l *controllerRun) checkStateAfterKill(t *testing.T) {
 	t.Helper()
 	if l.killer.Writes != 1 || l.killer.AnswerLost {
 		return
 	}
-	hard, ledger := quotaOf(t, l.c, l.space, kubevirttest.QuotaName).Spec.Hard, reservations(t, l.c, l.space)
+	hard, ledger := quotaOf(t, l.c, l.space, kubevirttest.QuotaName).Spec.Hard,
+		reservations(t, l.c, l.space)
 	if !equality.Semantic.DeepEqual(hard, full()) || len(ledger) != 1 {
-		t.Errorf("killed after the first write: hard is %v and %d reservations, want %v and 1", hard, len(ledger), full())
+		t.Errorf("killed after the first write: hard is %v and %d reservations, want %v and 1",
+			hard, len(ledger), full())
 	}
 }
 
 // controller returns a controller without any state. Its writes go through hooks.
 func (l *controllerRun) controller(hooks interceptor.Funcs) *controller.Reconciler {
 	return controller.NewReconciler(controller.Config{
-		Client: interceptor.NewClient(l.api, hooks), Live: l.api, Events: events.NewFakeRecorder(1000),
-		Metrics: controller.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+		Client: interceptor.NewClient(l.api, hooks), Live: l.api,
+		Events:  events.NewFakeRecorder(1000),
+		Metrics: controller.NewMetrics(prometheus.NewRegistry()),
+		Logger:  slog.New(slog.DiscardHandler),
 	})
 }

@@ -25,17 +25,21 @@ import (
 // uncached to a real API server.
 func BenchmarkLauncherWebhook(b *testing.B) {
 	c := kubevirttest.Start(b)
-	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace, Name: kubevirt.Name}}
-	version := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
+	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace,
+		Name: kubevirt.Name}}
+	version := client.RawPatch(types.MergePatchType,
+		[]byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
 	if err := c.Client.Status().Patch(b.Context(), kv, version); err != nil {
 		b.Fatal(err)
 	}
 	object := c.RunningVMI(b, c.Namespace(b, nil), "vm", small())
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:          map[string]string{virtv1.AppLabel: "virt-launcher", virtv1.CreatedByLabel: string(object.UID), virtv1.MigrationJobLabel: "migration"},
-			Annotations:     map[string]string{api.RequiresLockKey: "true"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(object, virtv1.VirtualMachineInstanceGroupVersionKind)},
+			Labels: map[string]string{virtv1.AppLabel: "virt-launcher",
+				virtv1.CreatedByLabel: string(object.UID), virtv1.MigrationJobLabel: "migration"},
+			Annotations: map[string]string{api.RequiresLockKey: "true"},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(object, virtv1.VirtualMachineInstanceGroupVersionKind)},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "compute"}}},
 	}
@@ -43,7 +47,8 @@ func BenchmarkLauncherWebhook(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: object.Namespace, Object: runtime.RawExtension{Raw: raw}}}
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Namespace: object.Namespace, Object: runtime.RawExtension{Raw: raw}}}
 	h := launcher.New(launcher.Config{Reader: c.Client})
 	var took []float64 // microseconds
 	for b.Loop() {

@@ -19,9 +19,11 @@ import (
 // testMigratedLock migrates a VM. KubeVirt copies the user's annotations to the target, and the
 // webhook adds the missing ones.
 func testMigratedLock(t *testing.T, c *kubevirttest.Cluster) {
-	object, source := launch(t, c, c.Namespace(t, nil), annotate(api.DevicesKey, "vdpa=2", api.ValueKey, "1Gi", api.RequiresLockKey, "true"))
+	object, source := launch(t, c, c.Namespace(t, nil),
+		annotate(api.DevicesKey, "vdpa=2", api.ValueKey, "1Gi", api.RequiresLockKey, "true"))
 	if got := agentLock(t, source, "amd64"); got == nil || int64(*got) < 4<<30 {
-		t.Errorf("%v gives %v, want at least twice 1Gi, and 2Gi more", webhookAnnotations(source), got)
+		t.Errorf("%v gives %v, want at least twice 1Gi, and 2Gi more", webhookAnnotations(source),
+			got)
 	}
 	c.AwaitRunning(t, object)
 	target := migrate(t, c, object)
@@ -31,7 +33,9 @@ func testMigratedLock(t *testing.T, c *kubevirttest.Cluster) {
 }
 
 // migrate migrates a VM and returns the target pod.
-func migrate(t *testing.T, c *kubevirttest.Cluster, object *virtv1.VirtualMachineInstance) *corev1.Pod {
+func migrate(
+	t *testing.T, c *kubevirttest.Cluster, object *virtv1.VirtualMachineInstance,
+) *corev1.Pod {
 	t.Helper()
 	m := c.Migrate(t, object)
 	m.Await(t, virtv1.MigrationSucceeded)
@@ -40,8 +44,10 @@ func migrate(t *testing.T, c *kubevirttest.Cluster, object *virtv1.VirtualMachin
 
 // limited gives a VM limits. Kubernetes resizes only existing limits.
 func limited(v *virtv1.VirtualMachineInstance) {
-	v.Spec.Domain.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi")}
-	v.Spec.Domain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	v.Spec.Domain.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(
+		"2"), corev1.ResourceMemory: resource.MustParse("2Gi")}
+	v.Spec.Domain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(
+		"1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 }
 
 // resize patches the resize subresource like kubectl. It sets the resources in the pod status,
@@ -66,7 +72,8 @@ func setResourcesInStatus(t *testing.T, c *kubevirttest.Cluster, pod *corev1.Pod
 		}
 		for i, container := range pod.Spec.Containers {
 			status := &pod.Status.ContainerStatuses[i]
-			status.Resources, status.AllocatedResources = container.Resources.DeepCopy(), container.Resources.Requests
+			status.Resources, status.AllocatedResources = container.Resources.DeepCopy(),
+				container.Resources.Requests
 		}
 		return c.Client.Status().Update(t.Context(), pod)
 	})
@@ -74,19 +81,23 @@ func setResourcesInStatus(t *testing.T, c *kubevirttest.Cluster, pod *corev1.Pod
 
 // testMigratedSize resizes a VM in place and expects the same size after two migrations.
 func testMigratedSize(t *testing.T, c *kubevirttest.Cluster) {
-	object, source := launch(t, c, c.Namespace(t, nil), annotate(api.InjectSidecarKey, "follow-limits"), limited)
+	object, source := launch(t, c, c.Namespace(t, nil),
+		annotate(api.InjectSidecarKey, "follow-limits"), limited)
 	c.AwaitRunning(t, object)
 	rendered := source.Spec.Containers[0].Resources
 	resize(t, c, source, list("cpu", "4", "memory", "6Gi"))
 	mooringResize(t, c, source, api.VCPUsKey, "4")
 	want := rendered.DeepCopy()
-	want.Limits[corev1.ResourceCPU], want.Limits[corev1.ResourceMemory] = resource.MustParse("4"), resource.MustParse("6Gi")
+	want.Limits[corev1.ResourceCPU], want.Limits[corev1.ResourceMemory] = resource.MustParse("4"),
+		resource.MustParse("6Gi")
 	for range 2 {
 		target := migrate(t, c, object)
-		if got := target.Spec.Containers[0].Resources; !equality.Semantic.DeepEqual(got.Limits, want.Limits) || !equality.Semantic.DeepEqual(got.Requests, want.Requests) {
+		if got := target.Spec.Containers[0].Resources; !equality.Semantic.DeepEqual(got.Limits,
+			want.Limits) || !equality.Semantic.DeepEqual(got.Requests, want.Requests) {
 			t.Errorf("the target has %+v, want %+v; it was rendered as %+v", got, want, rendered)
 		}
-		if diff := cmp.Diff(source.Annotations[api.RenderedKey], target.Annotations[api.RenderedKey]); diff != "" {
+		if diff := cmp.Diff(source.Annotations[api.RenderedKey],
+			target.Annotations[api.RenderedKey]); diff != "" {
 			t.Errorf("rendered size: %s", diff)
 		}
 		if target.Annotations[api.VCPUsKey] != "4" {
@@ -118,7 +129,8 @@ func testTwoLaunchers(t *testing.T, c *kubevirttest.Cluster) {
 	}
 	eventually(t, "KubeVirt to list both", func() error {
 		err := c.Client.Create(t.Context(), target.DeepCopy(), client.DryRunAll)
-		return checkRefusal(err, "launchers.mooring.dev", "has 2 launchers: left-over, "+source.Name)
+		return checkRefusal(err, "launchers.mooring.dev", "has 2 launchers: left-over, "+
+			source.Name)
 	})
 }
 
@@ -126,7 +138,8 @@ func testTwoLaunchers(t *testing.T, c *kubevirttest.Cluster) {
 func copyOf(pod *corev1.Pod) *corev1.Pod {
 	other := pod.DeepCopy()
 	other.ObjectMeta = metav1.ObjectMeta{
-		Namespace: pod.Namespace, GenerateName: "copy-", Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations), OwnerReferences: pod.OwnerReferences,
+		Namespace: pod.Namespace, GenerateName: "copy-", Labels: maps.Clone(pod.Labels),
+		Annotations: maps.Clone(pod.Annotations), OwnerReferences: pod.OwnerReferences,
 	}
 	other.Spec.NodeName = ""
 	return other

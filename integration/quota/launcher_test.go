@@ -52,11 +52,14 @@ func awaitWebhookCalled(t *testing.T, c *kubevirttest.Cluster) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: object.Namespace, GenerateName: "probe-",
-			Labels:          map[string]string{virtv1.AppLabel: "virt-launcher", virtv1.CreatedByLabel: string(object.UID)},
-			Annotations:     map[string]string{api.RequiresLockKey: "true"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(object, virtv1.VirtualMachineInstanceGroupVersionKind)},
+			Labels: map[string]string{virtv1.AppLabel: "virt-launcher",
+				virtv1.CreatedByLabel: string(object.UID)},
+			Annotations: map[string]string{api.RequiresLockKey: "true"},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(object, virtv1.VirtualMachineInstanceGroupVersionKind)},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "compute", Image: "registry.test/x"}}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "compute", Image: "registry.test/x"}}},
 	}
 	eventually(t, "the API server to call the webhook", func() error {
 		made := pod.DeepCopy()
@@ -73,17 +76,22 @@ func awaitWebhookCalled(t *testing.T, c *kubevirttest.Cluster) {
 // permitDevices adds the tests' devices to KubeVirt's permitted ones.
 func permitDevices(t *testing.T, c *kubevirttest.Cluster) {
 	t.Helper()
-	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace, Name: kubevirt.Name}}
+	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace,
+		Name: kubevirt.Name}}
 	change(t, c, kv, func() {
-		kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{FeatureGates: []string{"HostDevices", "NUMA"}}
+		kv.Spec.Configuration.DeveloperConfiguration = &virtv1.DeveloperConfiguration{
+			FeatureGates: []string{"HostDevices", "NUMA"}}
 		kv.Spec.Configuration.PermittedHostDevices = &virtv1.PermittedHostDevices{
-			PciHostDevices: []virtv1.PciHostDevice{{PCIVendorSelector: "10DE:1EB8", ResourceName: gpu, ExternalResourceProvider: true}},
+			PciHostDevices: []virtv1.PciHostDevice{{PCIVendorSelector: "10DE:1EB8",
+				ResourceName: gpu, ExternalResourceProvider: true}},
 		}
 	})
 }
 
 // awaitLauncher returns the first launcher of a VM, running or not.
-func awaitLauncher(t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMachineInstance) *corev1.Pod {
+func awaitLauncher(
+	t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMachineInstance,
+) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
 	eventually(t, "a launcher of "+vmi.Name, func() error {
@@ -98,14 +106,19 @@ func awaitLauncher(t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMac
 }
 
 // launch makes a VM and returns its first launcher.
-func launch(t *testing.T, c *kubevirttest.Cluster, ns string, change ...func(*virtv1.VirtualMachineInstance)) (*virtv1.VirtualMachineInstance, *corev1.Pod) {
+func launch(
+	t *testing.T, c *kubevirttest.Cluster, ns string,
+	change ...func(*virtv1.VirtualMachineInstance),
+) (*virtv1.VirtualMachineInstance, *corev1.Pod) {
 	t.Helper()
 	object := kubevirttest.NewVMI(ns, "vm", small())
 	for _, do := range change {
 		do(object)
 	}
 	// Retry until KubeVirt has read the list of permitted devices.
-	eventually(t, "VM to be made", func() error { return c.Client.Create(t.Context(), object.DeepCopy()) })
+	eventually(t, "VM to be made", func() error {
+		return c.Client.Create(t.Context(), object.DeepCopy())
+	})
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +129,8 @@ func launch(t *testing.T, c *kubevirttest.Cluster, ns string, change ...func(*vi
 func webhookAnnotations(pod *corev1.Pod) map[string]string {
 	found := map[string]string{}
 	for key, value := range pod.Annotations {
-		if base, _, _ := strings.Cut(key, "/"); strings.HasSuffix(base, api.Suffix) || base == "required-plugins.noderesource.dev" {
+		if base, _, _ := strings.Cut(key, "/"); strings.HasSuffix(base, api.Suffix) ||
+			base == "required-plugins.noderesource.dev" {
 			found[key] = value
 		}
 	}
@@ -134,15 +148,19 @@ func testNoLockRequired(t *testing.T, c *kubevirttest.Cluster) {
 // labels.
 func testNoLauncher(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
-	for _, labels := range []map[string]string{{virtv1.AppLabel: "virt-launcher", virtv1.CreatedByLabel: "x"}, nil} {
+	for _, labels := range []map[string]string{
+		{virtv1.AppLabel: "virt-launcher", virtv1.CreatedByLabel: "x"}, nil} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "plain-", Labels: labels, Annotations: map[string]string{api.DevicesKey: "vfio=1"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "compute", Image: "registry.test/x"}}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "plain-", Labels: labels,
+				Annotations: map[string]string{api.DevicesKey: "vfio=1"}},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "compute", Image: "registry.test/x"}}},
 		}
 		if err := c.Client.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		if got := webhookAnnotations(pod); !cmp.Equal(got, map[string]string{api.DevicesKey: "vfio=1"}) {
+		if got := webhookAnnotations(pod); !cmp.Equal(got,
+			map[string]string{api.DevicesKey: "vfio=1"}) {
 			t.Errorf("got %v", got)
 		}
 	}
@@ -190,9 +208,11 @@ func testReserved(t *testing.T, c *kubevirttest.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vm, at := &unstructured.Unstructured{Object: content}, []string{"spec", "domain", "memory", "reservedOverhead"}
+	vm, at := &unstructured.Unstructured{Object: content},
+		[]string{"spec", "domain", "memory", "reservedOverhead"}
 	vm.SetGroupVersionKind(virtv1.VirtualMachineInstanceGroupVersionKind)
-	if err := unstructured.SetNestedMap(content, map[string]any{"requiresLock": "true", "value": "1Gi", "memLock": "Required"}, at...); err != nil {
+	if err := unstructured.SetNestedMap(content, map[string]any{"requiresLock": "true",
+		"value": "1Gi", "memLock": "Required"}, at...); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Client.Create(t.Context(), vm); err != nil {
@@ -204,7 +224,8 @@ func testReserved(t *testing.T, c *kubevirttest.Cluster) {
 	object.UID = vm.GetUID()
 	pod := awaitLauncher(t, c, object)
 	const largest = 4 << 30 // the maxGuest set by KubeVirt
-	if got := agentLock(t, pod, "amd64"); got == nil || int64(*got) < largest+3<<30 || int64(*got) > largest+4<<30 {
+	if got := agentLock(t, pod, "amd64"); got == nil || int64(*got) < largest+3<<30 ||
+		int64(*got) > largest+4<<30 {
 		t.Errorf("%v gives %v, want 7Gi and the overhead", webhookAnnotations(pod), got)
 	}
 }
@@ -233,12 +254,15 @@ func annotate(pairs ...string) func(*virtv1.VirtualMachineInstance) {
 }
 
 func testSidecar(t *testing.T, c *kubevirttest.Cluster) {
-	object, pod := launch(t, c, c.Namespace(t, nil), annotate(api.InjectSidecarKey, "true", api.InjectPreStopKey, "true"))
+	object, pod := launch(t, c, c.Namespace(t, nil),
+		annotate(api.InjectSidecarKey, "true", api.InjectPreStopKey, "true"))
 	shim := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
-	if name, ok, err := api.Sidecar(pod.Annotations); !ok || err != nil || shim.Name != name || shim.Image != "registry.test/mooring-shim:v1" {
+	if name, ok, err := api.Sidecar(pod.Annotations); !ok || err != nil || shim.Name != name ||
+		shim.Image != "registry.test/mooring-shim:v1" {
 		t.Errorf("sidecar %q, %v, and container %q of image %q", name, err, shim.Name, shim.Image)
 	}
-	if hook := pod.Spec.Containers[0].Lifecycle; hook == nil || !cmp.Equal(hook.PreStop.Exec.Command, []string{"/run/mooring/hook", "prestop"}) {
+	if hook := pod.Spec.Containers[0].Lifecycle; hook == nil ||
+		!cmp.Equal(hook.PreStop.Exec.Command, []string{"/run/mooring/hook", "prestop"}) {
 		t.Errorf("preStop %+v", hook)
 	}
 	if got := *pod.Spec.TerminationGracePeriodSeconds; got != 90 {
@@ -253,7 +277,9 @@ func testSidecar(t *testing.T, c *kubevirttest.Cluster) {
 func testSidecarOfNamespace(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-	change(t, c, object, func() { object.Annotations = map[string]string{api.InjectSidecarKey: "true"} })
+	change(t, c, object, func() {
+		object.Annotations = map[string]string{api.InjectSidecarKey: "true"}
+	})
 	_, pod := launch(t, c, ns)
 	if _, ok, err := api.Sidecar(pod.Annotations); !ok || err != nil {
 		t.Errorf("%v, %v", webhookAnnotations(pod), err)
@@ -264,12 +290,14 @@ func testSidecarOfNamespace(t *testing.T, c *kubevirttest.Cluster) {
 // none.
 func testBesideOthers(t *testing.T, c *kubevirttest.Cluster) {
 	_, pod := launch(t, c, c.Namespace(t, nil), annotate(
-		api.RequiresLockKey, "true", api.GuestMemoryKey, "1Mi", api.ValueKey, "7Gi", "required-plugins.noderesource.dev", "[other]"))
+		api.RequiresLockKey, "true", api.GuestMemoryKey, "1Mi", api.ValueKey, "7Gi",
+		"required-plugins.noderesource.dev", "[other]"))
 	got, err := api.Parse(pod.Annotations, "compute")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *got.GuestMemory < 1<<30 || got.Value.Bytes < 7<<30 || pod.Annotations["required-plugins.noderesource.dev"] != `["other","mooring"]` {
+	if *got.GuestMemory < 1<<30 || got.Value.Bytes < 7<<30 ||
+		pod.Annotations["required-plugins.noderesource.dev"] != `["other","mooring"]` {
 		t.Errorf("got %v", webhookAnnotations(pod))
 	}
 }

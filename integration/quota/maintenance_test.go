@@ -30,7 +30,8 @@ func TestMaintenanceShare(t *testing.T) {
 	one := c.MigrateUntil(t, first, virtv1.MigrationPreparingTarget)
 	one.Await(t, virtv1.MigrationPreparingTarget)
 	awaitPhase(t, c, ns, v1alpha1.PhaseCharged)
-	if hard := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard; !equality.Semantic.DeepEqual(hard, base) {
+	if hard := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard; !equality.Semantic.DeepEqual(
+		hard, base) {
 		t.Errorf("hard is %v: the share has room for one migration, and the base is %v", hard, base)
 	}
 	two := c.MigrateUntil(t, second, virtv1.MigrationPreparingTarget)
@@ -59,7 +60,8 @@ func TestUpgrade(t *testing.T) {
 		wantPass(t, c.Client.Create(t.Context(), vm2))
 		awaitVMRunning(t, c, vm2)
 	})
-	wantRefusal(t, c.Client.Create(t.Context(), proposalVM(ns, "vm3")), "VirtualMachine vm3", "limits.cpu: requested", "limits.memory: requested")
+	wantRefusal(t, c.Client.Create(t.Context(), proposalVM(ns, "vm3")), "VirtualMachine vm3",
+		"limits.cpu: requested", "limits.memory: requested")
 
 	seen := record(t, c, ns)
 	for _, node := range nodes {

@@ -56,7 +56,9 @@ func TestMigrations(t *testing.T) {
 
 // charged starts a migration in a full namespace. It returns the migration and its reservation when
 // the target pod exists.
-func charged(t *testing.T, c *kubevirttest.Cluster, ns string) (*kubevirttest.Migration, v1alpha1.MigrationReservation) {
+func charged(
+	t *testing.T, c *kubevirttest.Cluster, ns string,
+) (*kubevirttest.Migration, v1alpha1.MigrationReservation) {
 	t.Helper()
 	m := c.MigrateUntil(t, c.RunningVMI(t, ns, "vm", small()), virtv1.MigrationPreparingTarget)
 	m.Await(t, virtv1.MigrationPreparingTarget)
@@ -138,12 +140,14 @@ func testManagerResets(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 	change(t, c, namespace, func() {
-		namespace.Annotations = map[string]string{quota.DefaultManagerAnnotation: `{"limit":{"requestsMemory":"2Gi","pods":"1"}}`}
+		namespace.Annotations = map[string]string{
+			quota.DefaultManagerAnnotation: `{"limit":{"requestsMemory":"2Gi","pods":"1"}}`}
 	})
 	base := list("requests.memory", "2Gi", "pods", "1")
 	c.Quota(t, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: ns, Name: kubevirttest.QuotaName, Labels: map[string]string{quota.DefaultManagerLabel: "true"},
+			Namespace: ns, Name: kubevirttest.QuotaName,
+			Labels: map[string]string{quota.DefaultManagerLabel: "true"},
 		},
 		Spec: corev1.ResourceQuotaSpec{Hard: base.DeepCopy()},
 	})
@@ -161,10 +165,12 @@ func testSeveralQuotas(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("requests.memory", "2Gi"))
 	lasting := strings.Repeat("lasting.", 31) + "quota" // 253 characters
 	hards := map[string]corev1.ResourceList{
-		"pods": list("pods", "1"), "count": list("count/pods", "1"), "terminating": list("pods", "1"), lasting: list("pods", "1"), "secrets": list("secrets", "7"),
+		"pods": list("pods", "1"), "count": list("count/pods", "1"), "terminating": list("pods",
+			"1"), lasting: list("pods", "1"), "secrets": list("secrets", "7"),
 	}
 	scopes := map[string]corev1.ResourceQuotaScope{
-		"terminating": corev1.ResourceQuotaScopeTerminating, lasting: corev1.ResourceQuotaScopeNotTerminating,
+		"terminating": corev1.ResourceQuotaScopeTerminating,
+		lasting:       corev1.ResourceQuotaScopeNotTerminating,
 	}
 	for name, hard := range hards {
 		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
@@ -177,7 +183,8 @@ func testSeveralQuotas(t *testing.T, c *kubevirttest.Cluster) {
 	m, r := charged(t, c, ns)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(list("requests.memory", "2Gi"), r))
 	for name, want := range map[string]corev1.ResourceList{
-		"pods": list("pods", "2"), "count": list("count/pods", "2"), "terminating": list("pods", "1"), lasting: list("pods", "2"), "secrets": list("secrets", "7"),
+		"pods": list("pods", "2"), "count": list("count/pods", "2"), "terminating": list("pods",
+			"1"), lasting: list("pods", "2"), "secrets": list("secrets", "7"),
 	} {
 		awaitHard(t, c, ns, name, want)
 	}
@@ -202,7 +209,8 @@ func testQuotaMadeAgain(t *testing.T, c *kubevirttest.Cluster) {
 	if err := c.Client.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	again := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kubevirttest.QuotaName}}
+	again := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+		Name: kubevirttest.QuotaName}}
 	again.Spec.Hard = full()
 	if err := c.Client.Create(t.Context(), again); err != nil {
 		t.Fatal(err)
@@ -263,7 +271,10 @@ func change(t *testing.T, c *kubevirttest.Cluster, o client.Object, do func()) {
 	}
 }
 
-func awaitEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration, reasons ...string) {
+func awaitEvents(
+	t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration,
+	reasons ...string,
+) {
 	t.Helper()
 	eventually(t, "the Events on the migration", func() error {
 		return checkEvents(t, c, m, reasons)

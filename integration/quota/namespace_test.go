@@ -11,7 +11,8 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// makeTemporaryNamespace makes a namespace for deletion by the test, with a quota filled by one small VM.
+// makeTemporaryNamespace makes a namespace for deletion by the test, with a quota filled by one
+// small VM.
 func makeTemporaryNamespace(t *testing.T, c *kubevirttest.Cluster) *corev1.Namespace {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "deleted-"}}
@@ -19,7 +20,8 @@ func makeTemporaryNamespace(t *testing.T, c *kubevirttest.Cluster) *corev1.Names
 		t.Fatal(err)
 	}
 	eventually(t, "the service account", func() error {
-		return c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
+		return c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"},
+			&corev1.ServiceAccount{})
 	})
 	c.Quota(t, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName},

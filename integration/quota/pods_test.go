@@ -20,10 +20,12 @@ import (
 // testLimitRange has a LimitRange add limits to the launcher's containers and sidecars. KubeVirt
 // does not know them.
 func testLimitRange(t *testing.T, c *kubevirttest.Cluster) {
-	ns := c.Namespace(t, list("limits.cpu", "99", "limits.memory", "99Gi", "requests.memory", "99Gi", "requests.cpu", "99"))
+	ns := c.Namespace(t, list("limits.cpu", "99", "limits.memory", "99Gi", "requests.memory",
+		"99Gi", "requests.cpu", "99"))
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "defaults"}}
 	limits.Spec.Limits = []corev1.LimitRangeItem{{
-		Type: corev1.LimitTypeContainer, Default: list("cpu", "2", "memory", "3Gi"), DefaultRequest: list("cpu", "50m", "memory", "64Mi"),
+		Type: corev1.LimitTypeContainer, Default: list("cpu", "2", "memory", "3Gi"),
+		DefaultRequest: list("cpu", "50m", "memory", "64Mi"),
 	}}
 	if err := c.Client.Create(t.Context(), limits); err != nil {
 		t.Fatal(err)
@@ -40,7 +42,8 @@ func testLimitRange(t *testing.T, c *kubevirttest.Cluster) {
 	m.Await(t, virtv1.MigrationPreparingTarget)
 	r := awaitPhase(t, c, ns, v1alpha1.PhaseCharged)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, times(full, 2))
-	if got := r.Spec.Pods[0].Charge[corev1.ResourceLimitsMemory]; got.Cmp(full[corev1.ResourceLimitsMemory]) != 0 {
+	if got := r.Spec.Pods[0].Charge[corev1.ResourceLimitsMemory]; got.Cmp(
+		full[corev1.ResourceLimitsMemory]) != 0 {
 		t.Errorf("reserved %s of limits.memory, want one launcher's charge", &got)
 	}
 	m.GoOn(t)
@@ -74,7 +77,9 @@ func testResizedInPlace(t *testing.T, c *kubevirttest.Cluster) {
 // resizeCompute adds 1Gi to the launcher's compute container by the resize subresource.
 func resizeCompute(t *testing.T, c *kubevirttest.Cluster, pod corev1.Pod) {
 	t.Helper()
-	at := slices.IndexFunc(pod.Spec.Containers, func(o corev1.Container) bool { return o.Name == "compute" })
+	at := slices.IndexFunc(pod.Spec.Containers, func(o corev1.Container) bool {
+		return o.Name == "compute"
+	})
 	resources := pod.Spec.Containers[at].Resources.DeepCopy()
 	for _, l := range []corev1.ResourceList{resources.Requests, resources.Limits} {
 		if memory, has := l[corev1.ResourceMemory]; has {
@@ -82,11 +87,15 @@ func resizeCompute(t *testing.T, c *kubevirttest.Cluster, pod corev1.Pod) {
 			l[corev1.ResourceMemory] = memory
 		}
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "compute", "resources": resources}}}})
+	patch, err := json.Marshal(
+		map[string]any{
+			"spec": map[string]any{
+				"containers": []any{map[string]any{"name": "compute", "resources": resources}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Client.SubResource("resize").Patch(t.Context(), &pod, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+	if err := c.Client.SubResource("resize").Patch(t.Context(), &pod,
+		client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		t.Fatalf("resizing the launcher: %v", err)
 	}
 }

@@ -48,7 +48,8 @@ func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	}
 	roles := []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 	for _, o := range append(
-		manifests(t, "install.yaml", append(roles, "CustomResourceDefinition", "Secret")...), manifests(t, "controller-role.yaml", roles...)...,
+		manifests(t, "install.yaml", append(roles, "CustomResourceDefinition", "Secret")...),
+		manifests(t, "controller-role.yaml", roles...)...,
 	) {
 		apply(t, c, o)
 	}
@@ -62,7 +63,8 @@ func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	}
 	p := &program{plane: c.Plane, name: name, listen: fmt.Sprintf("127.0.0.1:%d", port)}
 	t.Cleanup(func() { p.stop(t) })
-	p.args = []string{controllerprogram.Name, "--kubeconfig=" + kubeconfig, "--lease-namespace=" + system, "--listen=" + p.listen, "--log-level=debug"}
+	p.args = []string{controllerprogram.Name, "--kubeconfig=" + kubeconfig,
+		"--lease-namespace=" + system, "--listen=" + p.listen, "--log-level=debug"}
 	return p
 }
 

@@ -137,7 +137,8 @@ func (w *walk) step(t *testing.T) {
 		}
 	case n < 7:
 		if all := w.activeMigrations(t); len(all) > 0 {
-			if err := w.c.Client.Delete(t.Context(), all[w.random.IntN(len(all))]); client.IgnoreNotFound(err) != nil {
+			if err := w.c.Client.Delete(t.Context(),
+				all[w.random.IntN(len(all))]); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
 		}
@@ -158,7 +159,8 @@ func (w *walk) replace(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, vmi.Name+" to be gone", func() error {
-		err := w.c.Client.Get(t.Context(), client.ObjectKeyFromObject(vmi), &virtv1.VirtualMachineInstance{})
+		err := w.c.Client.Get(t.Context(), client.ObjectKeyFromObject(vmi),
+			&virtv1.VirtualMachineInstance{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -167,8 +169,8 @@ func (w *walk) replace(t *testing.T) {
 	w.c.VMI(t, w.space, vmi.Name, small())
 }
 
-// startMigration starts a migration of a running VM, with a random end. KubeVirt refuses a second migration
-// of the same VM.
+// startMigration starts a migration of a running VM, with a random end. KubeVirt refuses a second
+// migration of the same VM.
 func (w *walk) startMigration(t *testing.T) {
 	t.Helper()
 	until := []virtv1.VirtualMachineInstanceMigrationPhase{
@@ -181,7 +183,8 @@ func (w *walk) startMigration(t *testing.T) {
 	if !vmi.IsRunning() {
 		return
 	}
-	m := &virtv1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Namespace: w.space, GenerateName: vmi.Name + "-"}}
+	m := &virtv1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Namespace: w.space,
+		GenerateName: vmi.Name + "-"}}
 	m.Spec.VMIName = vmi.Name
 	m.Annotations = map[string]string{}
 	if until != "" {
@@ -190,7 +193,8 @@ func (w *walk) startMigration(t *testing.T) {
 	if w.random.IntN(4) == 0 {
 		m.Annotations[actor.Fail] = "random failure"
 	}
-	if err := w.c.Client.Create(t.Context(), m); err != nil && !strings.Contains(err.Error(), "in-flight migration") {
+	if err := w.c.Client.Create(t.Context(), m); err != nil &&
+		!strings.Contains(err.Error(), "in-flight migration") {
 		t.Fatal(err)
 	}
 }
@@ -198,7 +202,9 @@ func (w *walk) startMigration(t *testing.T) {
 // activeMigrations returns active migrations without an abort request.
 func (w *walk) activeMigrations(t *testing.T) []*virtv1.VirtualMachineInstanceMigration {
 	t.Helper()
-	return slices.DeleteFunc(w.notEnded(t), func(m *virtv1.VirtualMachineInstanceMigration) bool { return m.DeletionTimestamp != nil })
+	return slices.DeleteFunc(w.notEnded(t), func(m *virtv1.VirtualMachineInstanceMigration) bool {
+		return m.DeletionTimestamp != nil
+	})
 }
 
 func (w *walk) notEnded(t *testing.T) []*virtv1.VirtualMachineInstanceMigration {
@@ -217,10 +223,13 @@ func (w *walk) notEnded(t *testing.T) []*virtv1.VirtualMachineInstanceMigration 
 }
 
 // continueMigration lets a migration proceed to its end, if it still exists.
-func continueMigration(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) {
+func continueMigration(
+	t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration,
+) {
 	t.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"` + actor.Until + `":null}}}`)
-	if err := c.Client.Patch(t.Context(), m, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	if err := c.Client.Patch(t.Context(), m,
+		client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 }
@@ -233,8 +242,10 @@ func (w *walk) edit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.space, Name: kubevirttest.QuotaName}}
-	if err := w.c.Client.Patch(t.Context(), q, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.space,
+		Name: kubevirttest.QuotaName}}
+	if err := w.c.Client.Patch(t.Context(), q, client.RawPatch(types.MergePatchType, patch)); err !=
+		nil {
 		t.Fatal(err)
 	}
 	w.recordBase(t, q, base)
@@ -243,7 +254,8 @@ func (w *walk) edit(t *testing.T) {
 // recreateQuota deletes and recreates the quota.
 func (w *walk) recreateQuota(t *testing.T) {
 	t.Helper()
-	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.space, Name: kubevirttest.QuotaName}}
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.space,
+		Name: kubevirttest.QuotaName}}
 	if err := w.c.Client.Delete(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}

@@ -30,12 +30,15 @@ func TestRights(t *testing.T) {
 		"get admissionregistration.k8s.io/validatingwebhookconfigurations mooring-guard",
 		"get apps/controllerrevisions",
 		"get coordination.k8s.io/leases mooring-controller",
-		"get instancetype.kubevirt.io/virtualmachineinstancetypes", "get instancetype.kubevirt.io/virtualmachinepreferences",
+		"get instancetype.kubevirt.io/virtualmachineinstancetypes",
+		"get instancetype.kubevirt.io/virtualmachinepreferences",
 		"get kubevirt.io/virtualmachineinstances", "get kubevirt.io/virtualmachines",
 		"get mooring.dev/migrationreservations",
-		"get snapshot.kubevirt.io/virtualmachinesnapshotcontents", "get snapshot.kubevirt.io/virtualmachinesnapshots",
+		"get snapshot.kubevirt.io/virtualmachinesnapshotcontents",
+		"get snapshot.kubevirt.io/virtualmachinesnapshots",
 		"list /limitranges", "list /namespaces", "list /pods", "list /resourcequotas",
-		"list kubevirt.io/virtualmachineinstancemigrations", "list kubevirt.io/virtualmachineinstances",
+		"list kubevirt.io/virtualmachineinstancemigrations",
+		"list kubevirt.io/virtualmachineinstances",
 		"list mooring.dev/migrationreservations",
 		"patch /events", "patch /namespaces", "patch /resourcequotas",
 		"patch admissionregistration.k8s.io/mutatingwebhookconfigurations mooring-launcher",
@@ -46,13 +49,16 @@ func TestRights(t *testing.T) {
 		"set mooring.dev/quotaannotations",
 		"update /secrets mooring-webhook-certificates",
 		"update coordination.k8s.io/leases mooring-controller",
-		"update mooring.dev/migrationreservations", "update mooring.dev/migrationreservations/status",
+		"update mooring.dev/migrationreservations",
+		"update mooring.dev/migrationreservations/status",
 		"watch /namespaces", "watch /pods", "watch /resourcequotas",
-		"watch kubevirt.io/virtualmachineinstancemigrations", "watch kubevirt.io/virtualmachineinstances",
+		"watch kubevirt.io/virtualmachineinstancemigrations",
+		"watch kubevirt.io/virtualmachineinstances",
 		"watch mooring.dev/migrationreservations",
 	}
 	baseline := rules(t, c, "default")
-	own := slices.DeleteFunc(rules(t, c, "mooring-controller"), func(rule string) bool { return slices.Contains(baseline, rule) })
+	own := slices.DeleteFunc(rules(t, c, "mooring-controller"),
+		func(rule string) bool { return slices.Contains(baseline, rule) })
 	if diff := cmp.Diff(want, own); diff != "" {
 		t.Errorf("rights of the controller (-want +got):\n%s", diff)
 	}
@@ -83,9 +89,10 @@ func rulesOfReview(t *testing.T, config *rest.Config) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
-		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: system},
-	}, metav1.CreateOptions{})
+	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
+		&authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: system},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

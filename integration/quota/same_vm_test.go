@@ -37,8 +37,10 @@ func testMigratesAgain(t *testing.T, c *kubevirttest.Cluster) {
 	again.Await(t, virtv1.MigrationPending)
 	awaitReservation(t, c, ns, again, v1alpha1.PhaseGranted)
 	awaitReservation(t, c, ns, m, v1alpha1.PhaseReleasing)
-	if hard := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard; !atLeast(hard, plus(full(), first)) {
-		t.Errorf("hard is %v, and the source and the target of the first migration are charged", hard)
+	if hard := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard; !atLeast(hard,
+		plus(full(), first)) {
+		t.Errorf("hard is %v, and the source and the target of the first migration are charged",
+			hard)
 	}
 
 	c.Release(t, source)
@@ -81,7 +83,8 @@ func testTwoAtOnce(t *testing.T, c *kubevirttest.Cluster) {
 
 // awaitOneOf returns the index of the first migration accepted by right.
 func awaitOneOf(
-	t *testing.T, c *kubevirttest.Cluster, all []*virtv1.VirtualMachineInstanceMigration, right func(*virtv1.VirtualMachineInstanceMigration) bool,
+	t *testing.T, c *kubevirttest.Cluster, all []*virtv1.VirtualMachineInstanceMigration,
+	right func(*virtv1.VirtualMachineInstanceMigration) bool,
 ) int {
 	t.Helper()
 	found := -1
@@ -101,7 +104,9 @@ func awaitOneOf(
 }
 
 // twoAdmitted returns two migrations of the namespace's VM. Both stop at PreparingTarget.
-func twoAdmitted(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.VirtualMachineInstanceMigration {
+func twoAdmitted(
+	t *testing.T, c *kubevirttest.Cluster, ns string,
+) []*virtv1.VirtualMachineInstanceMigration {
 	t.Helper()
 	var both []*virtv1.VirtualMachineInstanceMigration
 	eventually(t, "two migrations to be admitted at once", func() error {
@@ -122,7 +127,9 @@ func twoAdmitted(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.Vir
 }
 
 // makeTwo makes two migrations at once and returns the admitted ones.
-func makeTwo(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.VirtualMachineInstanceMigration {
+func makeTwo(
+	t *testing.T, c *kubevirttest.Cluster, ns string,
+) []*virtv1.VirtualMachineInstanceMigration {
 	t.Helper()
 	var made [2]*virtv1.VirtualMachineInstanceMigration
 	var errs [2]error
@@ -130,7 +137,8 @@ func makeTwo(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.Virtual
 	for i := range made {
 		all.Go(func() {
 			m := &virtv1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{
-				Namespace: ns, GenerateName: "vm-", Annotations: map[string]string{actor.Until: string(virtv1.MigrationPreparingTarget)},
+				Namespace: ns, GenerateName: "vm-", Annotations: map[string]string{
+					actor.Until: string(virtv1.MigrationPreparingTarget)},
 			}}
 			m.Spec.VMIName = "vm"
 			if errs[i] = c.Client.Create(t.Context(), m); errs[i] == nil {
@@ -139,13 +147,18 @@ func makeTwo(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.Virtual
 		})
 	}
 	all.Wait()
-	if err := errors.Join(errs[:]...); err != nil && !strings.Contains(err.Error(), "in-flight migration") {
+	if err := errors.Join(errs[:]...); err != nil &&
+		!strings.Contains(err.Error(), "in-flight migration") {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(made[:], func(m *virtv1.VirtualMachineInstanceMigration) bool { return m == nil })
+	return slices.DeleteFunc(made[:], func(m *virtv1.VirtualMachineInstanceMigration) bool {
+		return m == nil
+	})
 }
 
-func awaitMigrationGone(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) {
+func awaitMigrationGone(
+	t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration,
+) {
 	t.Helper()
 	eventually(t, m.Name+" to be gone", func() error {
 		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
@@ -157,7 +170,10 @@ func awaitMigrationGone(t *testing.T, c *kubevirttest.Cluster, m *virtv1.Virtual
 }
 
 // awaitReservation returns the reservation of a migration when it reaches a phase.
-func awaitReservation(t *testing.T, c *kubevirttest.Cluster, ns string, m *kubevirttest.Migration, phase v1alpha1.Phase) v1alpha1.MigrationReservation {
+func awaitReservation(
+	t *testing.T, c *kubevirttest.Cluster, ns string, m *kubevirttest.Migration,
+	phase v1alpha1.Phase,
+) v1alpha1.MigrationReservation {
 	t.Helper()
 	var found v1alpha1.MigrationReservation
 	uid := m.Get(t).UID

@@ -40,9 +40,10 @@ func TestScenarios(t *testing.T) {
 
 // plan is the initial state of the scenarios.
 type plan struct {
-	ns             string
-	vm1, vm2       *virtv1.VirtualMachine
-	launcher, base corev1.ResourceList // the charge of one launcher, and the quota of four launchers
+	ns       string
+	vm1, vm2 *virtv1.VirtualMachine
+	// the charge of one launcher, and the quota of four launchers
+	launcher, base corev1.ResourceList
 }
 
 func (v *virtctl) plan(t *testing.T, c *kubevirttest.Cluster, percent int) plan {
@@ -51,13 +52,15 @@ func (v *virtctl) plan(t *testing.T, c *kubevirttest.Cluster, percent int) plan 
 	p := plan{ns: ns, vm1: proposalVM(ns, "vm1"), vm2: proposalVM(ns, "vm2")}
 	c.Quota(t, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kubevirttest.QuotaName},
-		Spec:       corev1.ResourceQuotaSpec{Hard: list("limits.cpu", "64", "limits.memory", "64Gi")},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: list("limits.cpu", "64", "limits.memory", "64Gi")},
 	})
 	v.startAll(t, c, p.vm1)
 	p.launcher = c.Used(t, ns)
 	p.base = times(p.launcher, 4)
 	c.SetHard(t, ns, p.base)
-	setShare(t, c, ns, fmt.Sprintf(`{"limit":{"limitsCpuPercent":"%d","limitsMemoryPercent":%[1]d}}`, percent))
+	setShare(t, c, ns,
+		fmt.Sprintf(`{"limit":{"limitsCpuPercent":"%d","limitsMemoryPercent":%[1]d}}`, percent))
 	v.startAll(t, c, p.vm2)
 	return p
 }
@@ -65,7 +68,8 @@ func (v *virtctl) plan(t *testing.T, c *kubevirttest.Cluster, percent int) plan 
 // refused returns the parts of the refusal for a VM beyond the VMs' share.
 func refused(vm string) []string {
 	return []string{
-		"VirtualMachine " + vm + " does not fit: it needs more than is free", "limits.cpu: requested", "limits.memory: requested", "free 0",
+		"VirtualMachine " + vm + " does not fit: it needs more than is free",
+		"limits.cpu: requested", "limits.memory: requested", "free 0",
 		"Stop another VM, wait until migrations have ended, or raise the quota",
 	}
 }
@@ -116,9 +120,13 @@ func (v *virtctl) testScenario2(t *testing.T, c *kubevirttest.Cluster) {
 	was := awaitInstance(t, c, p.vm1).UID
 	wantPass(t, v.restart(t, p.vm1))
 	awaitRestarted(t, c, p.vm1, was)
-	larger := merge(`{"spec": {"template": {"spec": {"domain": {"cpu": {"cores": 2}, "resources": {"limits": {"cpu": "2"}}}}}}}`)
-	wantRefusal(t, c.Client.Patch(t.Context(), p.vm1.DeepCopy(), larger), "VirtualMachine vm1", "it grows by more than is free", "limits.cpu: requested 1, free 0")
-	wantPass(t, c.Client.Patch(t.Context(), p.vm1.DeepCopy(), merge(`{"metadata": {"labels": {"a": "b"}}}`)))
+	larger := merge(
+		`{"spec": {"template": {"spec": {"domain": {"cpu": {"cores": 2}, "resources": {"limits": ` +
+			`{"cpu": "2"}}}}}}}`)
+	wantRefusal(t, c.Client.Patch(t.Context(), p.vm1.DeepCopy(), larger), "VirtualMachine vm1",
+		"it grows by more than is free", "limits.cpu: requested 1, free 0")
+	wantPass(t, c.Client.Patch(t.Context(), p.vm1.DeepCopy(),
+		merge(`{"metadata": {"labels": {"a": "b"}}}`)))
 	m.GoOn(t)
 	m.Await(t, virtv1.MigrationSucceeded)
 
@@ -205,9 +213,11 @@ func suspend(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) {
 	handler := as(t, c, hackkubevirt.HandlerAccount)
 	eventually(t, vm.Name+" to be suspended", func() error {
 		vmi := awaitInstance(t, c, vm)
-		vmi.Status.Conditions = append(vmi.Status.Conditions, virtv1.VirtualMachineInstanceCondition{
-			Type: virtv1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue, Reason: "PausedByUser", LastTransitionTime: metav1.Now(),
-		})
+		vmi.Status.Conditions = append(vmi.Status.Conditions,
+			virtv1.VirtualMachineInstanceCondition{
+				Type: virtv1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue,
+				Reason: "PausedByUser", LastTransitionTime: metav1.Now(),
+			})
 		return handler.Update(t.Context(), vmi)
 	})
 	eventually(t, vm.Name+" to be known to be suspended", func() error {
@@ -233,9 +243,11 @@ func as(t *testing.T, c *kubevirttest.Cluster, account string) client.Client {
 	return its
 }
 
-// beginStop starts to stop a VM and returns while its launcher still runs. release lets the launcher
-// end.
-func (v *virtctl) beginStop(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) (release func()) {
+// beginStop starts to stop a VM and returns while its launcher still runs. release lets the
+// launcher end.
+func (v *virtctl) beginStop(
+	t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine,
+) (release func()) {
 	t.Helper()
 	vmi := awaitInstance(t, c, vm)
 	pods := c.Launchers(t, vmi)
@@ -245,7 +257,8 @@ func (v *virtctl) beginStop(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.Vi
 	c.Keep(t, &pods[0])
 	wantPass(t, v.stop(t, vm))
 	eventually(t, vm.Name+" to be stopping", func() error {
-		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(&pods[0]), &pods[0]); err != nil {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(&pods[0]), &pods[0]); err !=
+			nil {
 			return err
 		}
 		if pods[0].DeletionTimestamp == nil {
@@ -271,15 +284,21 @@ func awaitStopped(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachi
 
 // restoreAs returns a VM made by virt-controller from a snapshot of another VM. The VM has no
 // volume, so it needs no storage.
-func restoreAs(t *testing.T, c *kubevirttest.Cluster, of *virtv1.VirtualMachine, name string) *virtv1.VirtualMachine {
+func restoreAs(
+	t *testing.T, c *kubevirttest.Cluster, of *virtv1.VirtualMachine, name string,
+) *virtv1.VirtualMachine {
 	t.Helper()
 	snapshot := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"source": map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": of.Name},
+		"source": map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine",
+			"name": of.Name},
 	}}}
-	snapshot.SetGroupVersionKind(snapshotv1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshot"))
+	snapshot.SetGroupVersionKind(snapshotv1beta1.SchemeGroupVersion.WithKind(
+		"VirtualMachineSnapshot"))
 	snapshot.SetNamespace(of.Namespace)
 	snapshot.SetName("snapshot")
-	eventually(t, "snapshots to be allowed", func() error { return c.Client.Create(t.Context(), snapshot) })
+	eventually(t, "snapshots to be allowed", func() error {
+		return c.Client.Create(t.Context(), snapshot)
+	})
 	awaitTrue(t, c, snapshot, "readyToUse")
 	r := restore(of.Namespace, snapshot.GetName())
 	if err := unstructured.SetNestedField(r.Object, name, "spec", "target", "name"); err != nil {
@@ -288,7 +307,8 @@ func restoreAs(t *testing.T, c *kubevirttest.Cluster, of *virtv1.VirtualMachine,
 	wantPass(t, c.Client.Create(t.Context(), r))
 	awaitTrue(t, c, r, "complete")
 	vm := &virtv1.VirtualMachine{}
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: of.Namespace, Name: name}, vm); err != nil {
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: of.Namespace, Name: name},
+		vm); err != nil {
 		t.Fatal(err)
 	}
 	return vm

@@ -21,7 +21,8 @@ func testStatus(t *testing.T, c *kubevirttest.Cluster) {
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
 	var out, errOut bytes.Buffer
 	program := cli.Program{Name: "mooring", Out: &out, ErrOut: &errOut, Now: time.Now}
-	args := []string{"quota", "status", ns, "-o", "json", "--kubeconfig", c.Plane.File("admin.kubeconfig")}
+	args := []string{"quota", "status", ns, "-o", "json", "--kubeconfig",
+		c.Plane.File("admin.kubeconfig")}
 	if code := program.Run(t.Context(), args); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &errOut)
 	}
@@ -40,7 +41,8 @@ func testStatus(t *testing.T, c *kubevirttest.Cluster) {
 	if err := json.Unmarshal(out.Bytes(), &status); err != nil {
 		t.Fatal(err)
 	}
-	if len(status.Quotas) != 1 || len(status.Migrations) != 1 || len(status.KubeVirt.Settings) == 0 || len(status.Faults)+len(status.Notes) > 0 {
+	if len(status.Quotas) != 1 || len(status.Migrations) != 1 ||
+		len(status.KubeVirt.Settings) == 0 || len(status.Faults)+len(status.Notes) > 0 {
 		t.Fatalf("got %s", &out)
 	}
 	hard := plus(full(), r)
@@ -54,7 +56,8 @@ func testStatus(t *testing.T, c *kubevirttest.Cluster) {
 		}
 	}
 	got := status.Migrations[0]
-	if got.VM != "vm" || got.Migration != m.Get(t).Name || got.State != string(virtv1.MigrationPreparingTarget) || got.Phase != "Charged" {
+	if got.VM != "vm" || got.Migration != m.Get(t).Name ||
+		got.State != string(virtv1.MigrationPreparingTarget) || got.Phase != "Charged" {
 		t.Errorf("migration %+v", got)
 	}
 	m.GoOn(t)

@@ -42,15 +42,18 @@ func TestLargerTargetWithoutWebhooks(t *testing.T) {
 		t.Errorf("the target is charged %s, and the source %s", &target, &from)
 	}
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(base, r))
-	eventually(t, "an Event about the estimate", func() error { return checkGrownByEstimate(t, c, m) })
+	eventually(t, "an Event about the estimate", func() error {
+		return checkGrownByEstimate(t, c, m)
+	})
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, base)
-	eventually(t, "the excess above the base to be reported", func() error { return checkOverrunReported(t, c, ns) })
+	eventually(t, "the excess above the base to be reported",
+		func() error { return checkOverrunReported(t, c, ns) })
 }
 
-// checkGrownByEstimate expects one Event about a larger reservation. The estimate equals the target's
-// charge to the byte, so no correction follows.
+// checkGrownByEstimate expects one Event about a larger reservation. The estimate equals the
+// target's charge to the byte, so no correction follows.
 func checkGrownByEstimate(t *testing.T, c *kubevirttest.Cluster, m *kubevirttest.Migration) error {
 	t.Helper()
 	all, object := &eventsv1.EventList{}, m.Get(t)
@@ -99,7 +102,8 @@ func testShimIsEstimated(t *testing.T, c *kubevirttest.Cluster) {
 	} {
 		in := e.input(t, c)
 		in.Shim = true
-		in.VMI = kubevirttest.NewVMI(in.Namespace.Name, "vm", kubevirttest.Size{Cores: 2, Memory: "1Gi"})
+		in.VMI = kubevirttest.NewVMI(in.Namespace.Name, "vm",
+			kubevirttest.Size{Cores: 2, Memory: "1Gi"})
 		e.change(in.VMI)
 		if err := compare(t, c, in); err != nil {
 			t.Errorf("%s: %v", e.name, err)
@@ -115,7 +119,8 @@ func testShimDoesNotFit(t *testing.T, c *kubevirttest.Cluster) {
 	c.SetHard(t, ns, times(c.Used(t, ns), 2))
 	asking := newVM(ns, "asking", kubevirtv1.RunStrategyAlways)
 	asking.Spec.Template.ObjectMeta.Annotations = map[string]string{api.InjectSidecarKey: "true"}
-	wantRefusal(t, c.Client.Create(t.Context(), asking), "VirtualMachine asking", "requests.memory: requested")
+	wantRefusal(t, c.Client.Create(t.Context(), asking), "VirtualMachine asking",
+		"requests.memory: requested")
 	plain := newVM(ns, "plain", kubevirtv1.RunStrategyAlways)
 	wantPass(t, c.Client.Create(t.Context(), plain))
 	awaitVMRunning(t, c, plain)
@@ -126,8 +131,10 @@ const half = `{"limitsCpuPercent": 50, "limitsMemoryPercent": 50}`
 
 func share(t *testing.T, c *kubevirttest.Cluster, ns, text string) error {
 	t.Helper()
-	patch := merge(fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, quota.MaintenanceAnnotation, text))
-	return c.Client.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, patch)
+	patch := merge(fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`,
+		quota.MaintenanceAnnotation, text))
+	return c.Client.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+		patch)
 }
 
 // testOptedOut gives VMs the whole of a quota with opt-out.
@@ -136,9 +143,11 @@ func testOptedOut(t *testing.T, c *kubevirttest.Cluster) {
 	wantPass(t, share(t, c, ns, half))
 	c.Quota(t, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: ns, Name: kubevirttest.QuotaName, Annotations: map[string]string{quota.DefaultPrefix + quota.SkipName: "true"},
+			Namespace: ns, Name: kubevirttest.QuotaName,
+			Annotations: map[string]string{quota.DefaultPrefix + quota.SkipName: "true"},
 		},
-		Spec: corev1.ResourceQuotaSpec{Hard: list("limits.memory", "3Gi", "limits.cpu", "3", "pods", "64")},
+		Spec: corev1.ResourceQuotaSpec{Hard: list("limits.memory", "3Gi", "limits.cpu", "3",
+			"pods", "64")},
 	})
 	vm := newVM(ns, "most", kubevirtv1.RunStrategyAlways)
 	wantPass(t, c.Client.Create(t.Context(), vm))
@@ -165,16 +174,20 @@ func testManagersLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace(t, nil)}}
 	limit := func(memory string) error {
 		value := fmt.Sprintf(`{"limit": {"requestsMemory": %q}}`, memory)
-		return c.Client.Patch(t.Context(), ns.DeepCopy(), merge(fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, quota.DefaultManagerAnnotation, value)))
+		return c.Client.Patch(t.Context(), ns.DeepCopy(),
+			merge(fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`,
+				quota.DefaultManagerAnnotation, value)))
 	}
 	wantPass(t, limit("4Gi"))
 	c.Quota(t, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName, Labels: map[string]string{quota.DefaultManagerLabel: "true"}},
-		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "4Gi", "pods", "64")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName,
+			Labels: map[string]string{quota.DefaultManagerLabel: "true"}},
+		Spec: corev1.ResourceQuotaSpec{Hard: list("requests.memory", "4Gi", "pods", "64")},
 	})
 	c.RunningVMI(t, ns.Name, "vm", small())
 	awaitPods(t, c, ns.Name, 1)
-	wantRefusal(t, limit("1Gi"), "namespaces.guard.mooring.dev", "requests.memory: 1Gi is less than the", "in use")
+	wantRefusal(t, limit("1Gi"), "namespaces.guard.mooring.dev",
+		"requests.memory: 1Gi is less than the", "in use")
 	wantPass(t, limit("3Gi"))
 }
 
@@ -182,7 +195,8 @@ func testManagersLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
 func testVMWithoutLimits(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("limits.memory", "2Gi", "limits.cpu", "4"))
 	vm := newVM(ns, "bare", kubevirtv1.RunStrategyAlways)
-	wantRefusal(t, c.Client.Create(t.Context(), vm.DeepCopy()), "VirtualMachine bare", "limits.memory: requested", "2 times the request")
+	wantRefusal(t, c.Client.Create(t.Context(), vm.DeepCopy()), "VirtualMachine bare",
+		"limits.memory: requested", "2 times the request")
 	vm.Spec.Template.Spec.Domain.Resources.Limits = list("memory", "1Gi", "cpu", "2")
 	wantPass(t, c.Client.Create(t.Context(), vm))
 	awaitVMRunning(t, c, vm)

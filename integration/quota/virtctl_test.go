@@ -42,7 +42,8 @@ type virtctl struct {
 func newVirtctl(t *testing.T, c *kubevirttest.Cluster) *virtctl {
 	t.Helper()
 	hooks := &registrationv1.ValidatingWebhookConfiguration{}
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: "virt-api-validator"}, hooks); err != nil {
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: "virt-api-validator"},
+		hooks); err != nil {
 		t.Fatal(err)
 	}
 	at := hooks.Webhooks[0].ClientConfig
@@ -51,11 +52,14 @@ func newVirtctl(t *testing.T, c *kubevirttest.Cluster) *virtctl {
 		t.Fatalf("virt-api's URL is %s", *at.URL)
 	}
 	certificate, key := trustedClientCertificate(t, c)
-	caller, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: at.CABundle, CertData: certificate, KeyData: key}})
+	caller, err := rest.HTTPClientFor(
+		&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: at.CABundle,
+			CertData: certificate, KeyData: key}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &virtctl{http: caller, url: "https://" + base + "/apis/" + kubevirtv1.SubresourceGroupName + "/v1"}
+	v := &virtctl{http: caller, url: "https://" + base + "/apis/" +
+		kubevirtv1.SubresourceGroupName + "/v1"}
 	t.Cleanup(caller.CloseIdleConnections)
 	ns := v.namespace(t, c)
 	eventually(t, "virt-api to trust the client", func() error {
@@ -67,7 +71,8 @@ func newVirtctl(t *testing.T, c *kubevirttest.Cluster) *virtctl {
 	return v
 }
 
-// trustedClientCertificate makes a client certificate trusted by extension API servers until t ends.
+// trustedClientCertificate makes a client certificate trusted by extension API servers until t
+// ends.
 func trustedClientCertificate(t *testing.T, c *kubevirttest.Cluster) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,7 +89,8 @@ func trustedClientCertificate(t *testing.T, c *kubevirttest.Cluster) (certificat
 	if key, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
 		t.Fatal(err)
 	}
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"}}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem,
+		Name: "extension-apiserver-authentication"}}
 	const all = "requestheader-client-ca-file"
 	change(t, c, configMap, func() { configMap.Data[all] += string(certificate) })
 	t.Cleanup(func() {
@@ -106,8 +112,10 @@ func (v *virtctl) namespace(t *testing.T, c *kubevirttest.Cluster) string {
 	t.Helper()
 	ns := c.Namespace(t, nil)
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: user}}
-	binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kubevirt.io:edit"}
-	binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+		Name: "kubevirt.io:edit"}
+	binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind,
+		Name: user}}
 	if err := c.Client.Create(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +138,8 @@ func (v *virtctl) restart(t *testing.T, vm *kubevirtv1.VirtualMachine) error {
 func (v *virtctl) put(t *testing.T, namespace, name, action string) error {
 	t.Helper()
 	url := fmt.Sprintf("%s/namespaces/%s/virtualmachines/%s/%s", v.url, namespace, name, action)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url,
+		strings.NewReader("{}"))
 	if err != nil {
 		return err
 	}

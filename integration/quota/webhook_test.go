@@ -44,7 +44,8 @@ func installServing(t *testing.T, c *kubevirttest.Cluster) *program {
 	}
 	p.webhooks = fmt.Sprintf("localhost:%d", port)
 	applyWebhooks(t, c, "https://"+p.webhooks)
-	p.args = append(p.args, fmt.Sprintf("--webhook-listen=127.0.0.1:%d", port), "--webhook-dns-name=localhost")
+	p.args = append(p.args, fmt.Sprintf("--webhook-listen=127.0.0.1:%d", port),
+		"--webhook-dns-name=localhost")
 	return p
 }
 
@@ -60,13 +61,16 @@ func manifests(t *testing.T, file string, kinds ...string) []*unstructured.Unstr
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !slices.Contains(kinds, o.GetKind()) })
+	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return !slices.Contains(kinds, o.GetKind())
+	})
 }
 
 // applyWebhooks registers the webhooks of webhooks.yaml with another address.
 func applyWebhooks(t *testing.T, c *kubevirttest.Cluster, base string) {
 	t.Helper()
-	all := manifests(t, "webhooks.yaml", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+	all := manifests(t, "webhooks.yaml", "ValidatingWebhookConfiguration",
+		"MutatingWebhookConfiguration")
 	if len(all) != 2 {
 		t.Fatalf("webhooks.yaml has %d webhook configurations, want 2", len(all))
 	}
@@ -92,7 +96,8 @@ func apply(t *testing.T, c *kubevirttest.Cluster, o *unstructured.Unstructured) 
 
 func remove(t *testing.T, c *kubevirttest.Cluster, o client.Object) {
 	t.Helper()
-	if err := c.Client.Delete(context.WithoutCancel(t.Context()), o); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.Client.Delete(context.WithoutCancel(t.Context()), o); err != nil &&
+		!apierrors.IsNotFound(err) {
 		t.Errorf("removing %s: %v", o.GetName(), err)
 	}
 }
@@ -123,9 +128,12 @@ func bundles(t *testing.T, c *kubevirttest.Cluster) map[string][]byte {
 	return all
 }
 
-func configurations(t *testing.T, c *kubevirttest.Cluster) (*admissionv1.ValidatingWebhookConfiguration, *admissionv1.MutatingWebhookConfiguration) {
+func configurations(
+	t *testing.T, c *kubevirttest.Cluster,
+) (*admissionv1.ValidatingWebhookConfiguration, *admissionv1.MutatingWebhookConfiguration) {
 	t.Helper()
-	v, m := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
+	v, m := &admissionv1.ValidatingWebhookConfiguration{},
+		&admissionv1.MutatingWebhookConfiguration{}
 	err := errors.Join(
 		c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.ValidatingConfiguration}, v),
 		c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.MutatingConfiguration}, m))

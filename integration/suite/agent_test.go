@@ -27,8 +27,9 @@ func (f fixture) awaitEvent(t *testing.T, p cri.Pod, reason agentapi.Reason) age
 	r, w := io.Pipe()
 	defer r.Close()
 	go func() {
-		_ = w.CloseWithError(f.Run(ctx, node.Command{Args: []string{"mooring", "watch", "-o", "json"},
-			Stdout: w}))
+		_ = w.CloseWithError(
+			f.Run(ctx, node.Command{Args: []string{"mooring", "watch", "-o", "json"},
+				Stdout: w}))
 	}()
 	var seen []string
 	for in := json.NewDecoder(r); ; {
@@ -56,7 +57,8 @@ func TestAgentHasOnlyTheListedCapabilities(t *testing.T) {
 
 func TestAgentSocketIsForRootOnly(t *testing.T) {
 	f := setUp(t)
-	if got := f.output(t, "stat", "-c", "%a %U %F", agentapi.DefaultSocket); got != "600 root socket" {
+	if got := f.output(t, "stat", "-c", "%a %U %F", agentapi.DefaultSocket); got !=
+		"600 root socket" {
 		t.Errorf("the socket is %s", got)
 	}
 }
@@ -86,7 +88,8 @@ func TestStopIsQuick(t *testing.T) {
 	f := setUp(t)
 	start := f.stopAgent(t)
 	defer start()
-	if got := f.output(t, "systemctl", "show", "--property=Result,ExecMainStatus", "--value", "mooring-agent.service"); got != "success\n0" && got != "0\nsuccess" {
+	if got := f.output(t, "systemctl", "show", "--property=Result,ExecMainStatus", "--value",
+		"mooring-agent.service"); got != "success\n0" && got != "0\nsuccess" {
 		t.Errorf("result of the unit: %q", got)
 	}
 	if _, err := f.Output(t.Context(), "test", "-e", agentapi.DefaultSocket); err == nil {

@@ -50,8 +50,10 @@ func TestDifferenceIsReported(t *testing.T) {
 	i := f.run(t, p, cri.Container{MemoryLimit: 2 * gib})
 	f.awaitSetting(t, p, "memory.high", agentapi.StatusApplied)
 	f.output(t, "sh", "-c",
-		"echo max > /sys/fs/cgroup$(sed -n s/^0:://p /proc/"+itoa(f.pid(t, i))+"/cgroup)/memory.high")
-	if err := f.agent.Restart(t.Context()); err != nil { // the agent's next regular check is half a minute away
+		"echo max > /sys/fs/cgroup$(sed -n s/^0:://p /proc/"+itoa(f.pid(t, i))+
+			"/cgroup)/memory.high")
+	// the agent's next regular check is half a minute away
+	if err := f.agent.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s := f.awaitSetting(t, p, "memory.high", agentapi.StatusDiffers)

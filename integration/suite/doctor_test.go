@@ -14,7 +14,8 @@ import (
 func (f fixture) doctor(t *testing.T, prefix string, args ...string) map[string]doctor.Finding {
 	t.Helper()
 	command := prefix + " /usr/local/bin/mooring doctor -o json " + strings.Join(args, " ")
-	out := f.output(t, "sh", "-c", command+" || test $? = 1") // 1: there are problems among the findings
+	// 1: there are problems among the findings
+	out := f.output(t, "sh", "-c", command+" || test $? = 1")
 	var report doctor.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
@@ -59,7 +60,8 @@ func TestDoctor(t *testing.T) {
 	controllers := doctor.OK
 	// The controllers of a slice depend on the pods of other tests.
 	if f.output(t, "sh", "-c",
-		"cat /sys/fs/cgroup/kubepods.slice/cgroup.subtree_control || cat /sys/fs/cgroup/cgroup.controllers") != root {
+		"cat /sys/fs/cgroup/kubepods.slice/cgroup.subtree_control || cat "+
+			"/sys/fs/cgroup/cgroup.controllers") != root {
 		controllers = doctor.Note
 	}
 	expect(t, findings, "cgroup-controllers", controllers, root)
@@ -142,7 +144,8 @@ func TestDoctorFindsNeighbours(t *testing.T) {
 	f := setUp(t)
 	f.pushNeighbour(t)
 	stop := f.startNeighbour(t, "10")
-	const installed = "/opt/nri/plugins/20-installed" // containerd reads this directory only at its start
+	// containerd reads this directory only at its start
+	const installed = "/opt/nri/plugins/20-installed"
 	f.output(t, "sh", "-c", "mkdir -p /opt/nri/plugins && touch "+installed)
 	findings := f.doctor(t, "")
 	f.output(t, "rm", installed)

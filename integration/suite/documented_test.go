@@ -98,7 +98,8 @@ func (c cluster) adaptToNode(t *testing.T, pod *corev1.Pod) {
 	launcher.Command = []string{"sh", "-c", reaperScript}
 	launcher.SecurityContext = &corev1.SecurityContext{RunAsUser: &user, RunAsGroup: &user}
 	launcher.Resources.Requests = limitsOf("100m", "64Mi")
-	pod.Spec.NodeName, pod.Spec.HostNetwork, pod.Spec.AutomountServiceAccountToken = nodeName, true, ptr.To(false)
+	pod.Spec.NodeName, pod.Spec.HostNetwork, pod.Spec.AutomountServiceAccountToken = nodeName, true,
+		ptr.To(false)
 }
 
 // mountAsImage mounts files of the node into a container, in the place of an image's files.
@@ -108,7 +109,8 @@ func mountAsImage(pod *corev1.Pod, c *corev1.Container, files ...map[string]stri
 		for _, at := range slices.Sorted(maps.Keys(paths)) {
 			name := fmt.Sprintf("image-%d", len(pod.Spec.Volumes))
 			source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: paths[at]}}
-			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+			pod.Spec.Volumes = append(pod.Spec.Volumes,
+				corev1.Volume{Name: name, VolumeSource: source})
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at,
 				ReadOnly: true})
 		}
@@ -134,7 +136,8 @@ func (c cluster) startDocumented(t *testing.T, v *vm) {
 	c.write(t, plain, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""))
 	xml := c.cli(t, "domain", "prepare", "--cpu-capacity=4", "--memory-capacity=1024",
 		"--memory-device=dimm", plain)
-	c.runInDocumented(t, v, `echo "$1" >/tmp/vm.xml; virsh -q -c qemu:///session create /tmp/vm.xml`, xml)
+	c.runInDocumented(t, v,
+		`echo "$1" >/tmp/vm.xml; virsh -q -c qemu:///session create /tmp/vm.xml`, xml)
 	if err := c.findVMProcess(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,8 @@ func (f fixture) checkAllProcesses(t *testing.T, i *cri.Instance, want string) {
 		t.Fatalf("the container has the processes %v, want at least two", pids)
 	}
 	for _, pid := range pids {
-		if got := f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", "--pid="+pid); got != want {
+		if got := f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw",
+			"--pid="+pid); got != want {
 			t.Errorf("process %s has %s, want %s", pid, got, want)
 		}
 	}

@@ -34,7 +34,9 @@ func TestHostilePod(t *testing.T) {
 	for name, from := range map[string]*cri.Instance{"launcher": hostile.launcher,
 		"sidecar that is root": hostile.sidecar} {
 		t.Run(name+" sends bad requests", func(t *testing.T) { f.checkBadRequests(t, from, other) })
-		t.Run(name+" tries other sockets", func(t *testing.T) { f.checkReachableSockets(t, from, other) })
+		t.Run(name+" tries other sockets", func(t *testing.T) {
+			f.checkReachableSockets(t, from, other)
+		})
 	}
 	t.Run("launcher floods", func(t *testing.T) { f.floodSocket(t, hostile, other) })
 	if diff := cmp.Diff(before, f.podStates(t, hostile, other)); diff != "" {
@@ -88,10 +90,12 @@ func (f fixture) podStates(t *testing.T, vms ...*vm) (all []podState) {
 	for _, v := range vms {
 		l := f.inspect(t, v.pod)
 		all = append(all, podState{
-			Agent: f.agentPid(t), Lock: f.memlockOf(t, itoa(v.vmProcess.pid)), Limit: f.cgroup(t, v.launcher,
+			Agent: f.agentPid(t), Lock: f.memlockOf(t, itoa(v.vmProcess.pid)),
+			Limit: f.cgroup(t, v.launcher,
 				"memory.max"),
-			Launcher: agentapi.Launcher{State: l.State, Phase: l.Phase, Rule: l.Rule, Settings: l.Settings,
-				VMs: l.VMs, Lease: l.Lease, Resize: l.Resize},
+			Launcher: agentapi.Launcher{State: l.State, Phase: l.Phase, Rule: l.Rule,
+				Settings: l.Settings,
+				VMs:      l.VMs, Lease: l.Lease, Resize: l.Resize},
 		})
 	}
 	return all
@@ -110,46 +114,70 @@ type badRequest struct {
 }
 
 func request(method, path, body string) string {
-	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", method, path, len(body), body)
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n"+
+		"\r\n%s", method, path, len(body), body)
 }
 
 // badRequests returns the requests of the tests of agent/podserver, and requests with the
 // name of another pod.
 func badRequests(other cri.Pod) map[string]badRequest {
 	long := strings.Repeat("x", 64<<10)
-	invalid, refused, unknown := answer{400, podapi.CodeInvalid}, answer{403, podapi.CodeRefused}, answer{404, podapi.CodeNotFound}
+	invalid, refused, unknown := answer{400, podapi.CodeInvalid}, answer{403, podapi.CodeRefused},
+		answer{404, podapi.CodeNotFound}
 	return map[string]badRequest{
-		"unknown field":          {request("PUT", podapi.PathLock, `{"atLeast":1,"uid":"`+other.UID+`"}`), invalid},
-		"another process":        {request("PUT", podapi.PathLock, `{"atLeast":1,"pid":1}`), invalid},
-		"negative":               {request("PUT", podapi.PathLock, `{"atLeast":-1}`), invalid},
-		"beyond an int64":        {request("PUT", podapi.PathLock, `{"atLeast":18446744073709551615}`), invalid},
-		"a float":                {request("PUT", podapi.PathLock, `{"atLeast":1e18}`), invalid},
-		"two bodies":             {request("PUT", podapi.PathLock, `{"atMost":0}{"atLeast":1}`), invalid},
-		"the largest":            {request("PUT", podapi.PathLock, `{"atLeast":9223372036854775807}`), refused},
-		"unlimited":              {request("PUT", podapi.PathLock, `{"atLeast":"unlimited"}`), refused},
-		"beyond the ceiling":     {request("PUT", podapi.PathLock, fmt.Sprintf(`{"atLeast":%d}`, gib+1)), refused},
-		"below what was given":   {request("PUT", podapi.PathLock, `{"atMost":0}`), refused},
-		"too large a body":       {request("PUT", podapi.PathLock, `{"atLeast":`+strings.Repeat(" ", podapi.MaxRequest)+`1}`), answer{413, podapi.CodeTooLarge}},
-		"too large a report":     {request("PUT", podapi.PathReport, `{"error":"`+long+`"}`), answer{413, podapi.CodeTooLarge}},
-		"too large a header":     {"GET " + podapi.PathObserved + " HTTP/1.1\r\nHost: x\r\nX: " + long + "\r\n\r\n", answer{Status: 431}},
-		"too long a path":        {"GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n", answer{Status: 431}},
-		"a lie about its length": {"PUT " + podapi.PathLock + " HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", answer{Status: 400}},
-		"no HTTP":                {"\x00\x01\x02\r\n\r\n", answer{Status: 400}},
-		"another pod's path":     {request("GET", "/v1/pods/"+other.UID+"/seen", ""), unknown},
-		"out of the root":        {request("GET", "/v1/../../pods/"+other.UID+"/agent.sock", ""), answer{Status: 307}},
-		"encoded":                {request("GET", "/v1/%2e%2e%2fseen", ""), unknown},
-		"the admin's":            {request("GET", agentapi.PathLaunchers, ""), unknown},
-		"the admin's resize":     {request("PUT", agentapi.PathLaunchers+"/"+other.Namespace+"/"+other.Name+"/resize", `{"vcpus":1}`), unknown},
-		"a proxy's":              {request("GET", "http://169.254.169.254/v1/other", ""), unknown},
-		"another method":         {request("POST", podapi.PathLock, `{"atLeast":1}`), unknown},
-		"an endless hold":        {request("PUT", podapi.PathHold, `{"seconds":9223372036854775807}`), invalid},
-		"an endless lease":       {request("PUT", podapi.PathLease, `{"seconds":601,"reason":"x"}`), invalid},
-		"a lease of long ago":    {request("PUT", podapi.PathLease, `{"seconds":-9223372036854775808,"reason":"x"}`), invalid},
-		"a lease for nothing":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":""}`), invalid},
-		"another pod's lease":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"x","pod":"`+other.Name+`"}`), invalid},
-		"a lease in red":         {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"\u001b[31m"}`), invalid},
-		"an endless need":        {request("PUT", podapi.PathMemoryRequirement, `{"bytes":"unlimited"}`), invalid},
-		"no text":                {request("PUT", podapi.PathReport, `{"state":"Done","error":"\u001b[2J"}`), invalid},
+		"unknown field": {
+			request("PUT", podapi.PathLock, `{"atLeast":1,"uid":"`+other.UID+`"}`), invalid},
+		"another process": {request("PUT", podapi.PathLock, `{"atLeast":1,"pid":1}`),
+			invalid},
+		"negative": {request("PUT", podapi.PathLock, `{"atLeast":-1}`), invalid},
+		"beyond an int64": {
+			request("PUT", podapi.PathLock, `{"atLeast":18446744073709551615}`), invalid},
+		"a float": {request("PUT", podapi.PathLock, `{"atLeast":1e18}`), invalid},
+		"two bodies": {request("PUT", podapi.PathLock, `{"atMost":0}{"atLeast":1}`),
+			invalid},
+		"the largest": {
+			request("PUT", podapi.PathLock, `{"atLeast":9223372036854775807}`), refused},
+		"unlimited": {request("PUT", podapi.PathLock, `{"atLeast":"unlimited"}`),
+			refused},
+		"beyond the ceiling": {
+			request("PUT", podapi.PathLock, fmt.Sprintf(`{"atLeast":%d}`, gib+1)), refused},
+		"below what was given": {request("PUT", podapi.PathLock, `{"atMost":0}`), refused},
+		"too large a body": {request("PUT", podapi.PathLock, `{"atLeast":`+strings.Repeat(" ",
+			podapi.MaxRequest)+`1}`), answer{413, podapi.CodeTooLarge}},
+		"too large a report": {request("PUT", podapi.PathReport, `{"error":"`+long+`"}`),
+			answer{413, podapi.CodeTooLarge}},
+		"too large a header": {"GET " + podapi.PathObserved + " HTTP/1.1\r\nHost: x\r\nX: " +
+			long + "\r\n\r\n", answer{Status: 431}},
+		"too long a path": {"GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n",
+			answer{Status: 431}},
+		"a lie about its length": {"PUT " + podapi.PathLock + " HTTP/1.1\r\nHost: x\r\n" +
+			"Content-Length: -1\r\n\r\n", answer{Status: 400}},
+		"no HTTP":            {"\x00\x01\x02\r\n\r\n", answer{Status: 400}},
+		"another pod's path": {request("GET", "/v1/pods/"+other.UID+"/seen", ""), unknown},
+		"out of the root": {request("GET", "/v1/../../pods/"+other.UID+"/agent.sock", ""),
+			answer{Status: 307}},
+		"encoded":     {request("GET", "/v1/%2e%2e%2fseen", ""), unknown},
+		"the admin's": {request("GET", agentapi.PathLaunchers, ""), unknown},
+		"the admin's resize": {request("PUT", agentapi.PathLaunchers+"/"+other.Namespace+"/"+
+			other.Name+"/resize", `{"vcpus":1}`), unknown},
+		"a proxy's":      {request("GET", "http://169.254.169.254/v1/other", ""), unknown},
+		"another method": {request("POST", podapi.PathLock, `{"atLeast":1}`), unknown},
+		"an endless hold": {request("PUT", podapi.PathHold, `{"seconds":9223372036854775807}`),
+			invalid},
+		"an endless lease": {request("PUT", podapi.PathLease, `{"seconds":601,"reason":"x"}`),
+			invalid},
+		"a lease of long ago": {request("PUT", podapi.PathLease,
+			`{"seconds":-9223372036854775808,"reason":"x"}`), invalid},
+		"a lease for nothing": {request("PUT", podapi.PathLease, `{"seconds":1,"reason":""}`),
+			invalid},
+		"another pod's lease": {request("PUT", podapi.PathLease,
+			`{"seconds":1,"reason":"x","pod":"`+other.Name+`"}`), invalid},
+		"a lease in red": {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"\u001b[31m"}`),
+			invalid},
+		"an endless need": {request("PUT", podapi.PathMemoryRequirement, `{"bytes":"unlimited"}`),
+			invalid},
+		"no text": {request("PUT", podapi.PathReport, `{"state":"Done","error":"\u001b[2J"}`),
+			invalid},
 	}
 }
 
@@ -197,12 +225,15 @@ func (f fixture) checkReachableSockets(t *testing.T, from *cri.Instance, other *
 	sockets := []string{
 		hostileProgram, "reach", podapi.Socket, podDir(other.pod) +
 			"/agent.sock", "/run/mooring/../mooring/pods/" + other.pod.UID + "/agent.sock",
-		"/run/mooring/pod/../../" + other.pod.UID + "/agent.sock", "/proc/1/root" + podDir(other.pod) + "/agent.sock",
-		f.ContainerdSocket(), "/run/nri/nri.sock", "/var/run/nri/nri.sock", "/run/libvirt/libvirt-sock",
+		"/run/mooring/pod/../../" + other.pod.UID + "/agent.sock",
+		"/proc/1/root" + podDir(other.pod) + "/agent.sock",
+		f.ContainerdSocket(), "/run/nri/nri.sock", "/var/run/nri/nri.sock",
+		"/run/libvirt/libvirt-sock",
 	}
 	if got, err := from.Exec(t.Context(), sockets...); err != nil ||
 		strings.TrimSpace(got) != podapi.Socket {
-		t.Errorf("the container reaches %q, %v, want only its own socket %s", got, err, podapi.Socket)
+		t.Errorf("the container reaches %q, %v, want only its own socket %s", got, err,
+			podapi.Socket)
 	}
 	out, err := from.Exec(t.Context(), "busybox", "find", "/run", "/tmp", "/sys/fs/cgroup")
 	if err != nil || !strings.Contains(out, podapi.Socket) {

@@ -39,7 +39,8 @@ func TestCoreHungAgent(t *testing.T) {
 			f := setUp(t)
 			p := launcher(with(annotations, map[string]string{api.RequiresLockKey: "true",
 				api.ValueKey: "1Gi"}))
-			s := f.sandbox(t, p) // before the hang, so that CreateContainer is the unanswered request
+			// before the hang, so that CreateContainer is the unanswered request
+			s := f.sandbox(t, p)
 			connections, repairs := f.synchronizations(t), f.repairs(t)
 			i, err := f.runWhileHung(t, s)
 			f.awaitReconnect(t, connections)

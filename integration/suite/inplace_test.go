@@ -49,7 +49,9 @@ func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 	t.Helper()
 	dir := "/opt/suite/following"
 	c.output(t, "sh", "-c",
-		`rm -rf "$1"; install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal"`, "sh", dir, itoa(libvirtUser))
+		`rm -rf "$1"; install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" `+
+			`"$1/journal"`,
+		"sh", dir, itoa(libvirtUser))
 	compute, shim := withLibvirt(), shimContainer(dir)
 	compute.Name = "compute"
 	compute.Shared = map[string]string{"/tmp/run": dir + "/run"}
@@ -66,7 +68,8 @@ func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 		append(volumes, more...))
 	v.console = dir + "/run/console"
 	var probeErr error
-	within(t, 3*waitTimeout, "libvirt to probe its emulators", func() bool { // slow, with the pod's CPU limit
+	// slow, with the pod's CPU limit
+	within(t, 3*waitTimeout, "libvirt to probe its emulators", func() bool {
 		_, probeErr = v.launcher.Exec(t.Context(), "sh", "-c",
 			inPod+"virsh -q -c qemu:///session domcapabilities >/dev/null")
 		return probeErr == nil
@@ -116,7 +119,8 @@ func (c cluster) awaitSize(t *testing.T, v *vm, want podapi.Actual) {
 			return false
 		}
 		last = c.lastReport(t, v)
-		return last.State == podapi.StateDone && last.Actual != nil && last.Actual.VCPUs == want.VCPUs &&
+		return last.State == podapi.StateDone && last.Actual != nil &&
+			last.Actual.VCPUs == want.VCPUs &&
 			last.Actual.Memory == want.Memory
 	}, func() string { return fmt.Sprintf("%+v", last) })
 }
@@ -214,7 +218,8 @@ func (s samples) check(t *testing.T, limits ...int64) {
 			t.Fatalf("sample %q: %v", line, err)
 		}
 		if kills != 0 || pod < limit || now > limit {
-			t.Errorf("limit of the pod %d, of the container %d, use %d, %d killed", pod, limit, now, kills)
+			t.Errorf("limit of the pod %d, of the container %d, use %d, %d killed", pod,
+				limit, now, kills)
 		}
 		if len(own) == 0 || own[len(own)-1] != limit {
 			own = append(own, limit)

@@ -17,7 +17,8 @@ import (
 // kubernetesContainer converts a container into the form of a pod's spec, with its volumes.
 func kubernetesContainer(c cri.Container) (corev1.Container, []corev1.Volume) {
 	k := corev1.Container{
-		Name: c.Name, Image: "localhost/busybox:1", ImagePullPolicy: corev1.PullNever, Command: c.Args,
+		Name: c.Name, Image: "localhost/busybox:1", ImagePullPolicy: corev1.PullNever,
+		Command:         c.Args,
 		SecurityContext: &corev1.SecurityContext{RunAsUser: &c.User, RunAsGroup: &c.User},
 	}
 	var volumes []corev1.Volume
@@ -55,13 +56,15 @@ func (c cluster) createPod(t *testing.T, p cri.Pod, launcher, sidecar corev1.Con
 	volumes []corev1.Volume) *vm {
 	t.Helper()
 	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-	launcher.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{preStop, "prestop"}}}}
+	launcher.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+		Exec: &corev1.ExecAction{Command: []string{preStop, "prestop"}}}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Labels: p.Labels, Annotations: p.Annotations},
 		Spec: corev1.PodSpec{
 			NodeName: nodeName, HostNetwork: true, AutomountServiceAccountToken: ptr.To(false),
 			TerminationGracePeriodSeconds: ptr.To(int64(180)),
-			InitContainers:                []corev1.Container{sidecar}, Containers: []corev1.Container{launcher}, Volumes: volumes,
+			InitContainers:                []corev1.Container{sidecar},
+			Containers:                    []corev1.Container{launcher}, Volumes: volumes,
 		},
 	}
 	return c.runPod(t, pod, p, launcher.Name)
@@ -129,7 +132,9 @@ func (c cluster) describePod(t *testing.T, p cri.Pod) string {
 // resizePod changes the launcher's limits in place.
 func (c cluster) resizePod(t *testing.T, v *vm, cpu, memory string) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"resources":{"limits":{"cpu":%q,"memory":%q}}}]}}`, v.launcher.Name, cpu, memory)
+	patch := fmt.Sprintf(
+		`{"spec":{"containers":[{"name":%q,"resources":{"limits":{"cpu":%q,"memory":%q}}}]}}`,
+		v.launcher.Name, cpu, memory)
 	_, err := c.CoreV1().Pods(v.pod.Namespace).Patch(t.Context(), v.pod.Name,
 		types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
 	if err != nil {
@@ -144,14 +149,16 @@ func (c cluster) awaitActual(t *testing.T, v *vm, cpu, memory string) {
 	within(t, 4*waitTimeout, "the launcher to have "+memory, func() bool {
 		pod := c.pod(t, v.pod)
 		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodResizePending || condition.Type == corev1.PodResizeInProgress {
+			if condition.Type == corev1.PodResizePending ||
+				condition.Type == corev1.PodResizeInProgress {
 				return false
 			}
 		}
 		for _, s := range pod.Status.ContainerStatuses {
 			if s.Name == v.launcher.Name && s.Resources != nil {
 				has := s.Resources.Limits
-				return has.Memory().Equal(*want.Memory()) && has.Cpu().Equal(*want.Cpu()) && s.RestartCount == 0
+				return has.Memory().Equal(*want.Memory()) && has.Cpu().Equal(*want.Cpu()) &&
+					s.RestartCount == 0
 			}
 		}
 		return false

@@ -77,7 +77,8 @@ func (f fixture) joinCluster(t *testing.T) cluster {
 	c.makeAccounts(t, plane)
 	// Without a Node, a slow kubelet would need two more minutes to become ready.
 	if _, err := c.CoreV1().Nodes().Create(t.Context(),
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{}); err != nil {
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	f.startKubelet(t)
@@ -155,7 +156,8 @@ func (c cluster) makeAccounts(t *testing.T, plane *kube.ControlPlane) {
 		t.Fatal(err)
 	}
 	c.output(t, "mkdir", "-p", kubeletDir)
-	for file, account := range map[string][2]string{"kubelet.conf": {"default", "kubelet"}, "agent.conf": {"mooring-system", "mooring-agent"}} {
+	for file, account := range map[string][2]string{"kubelet.conf": {"default", "kubelet"},
+		"agent.conf": {"mooring-system", "mooring-agent"}} {
 		path, err := plane.Kubeconfig(t.Context(), account[0], account[1])
 		if err != nil {
 			t.Fatal(err)
@@ -179,9 +181,11 @@ func (f fixture) startKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.write(t, kubeletDir+"/config.yaml", kubeletConfig)
-	f.nodeProcess(t, "exec "+kubeletDir+"/kubelet --config="+kubeletDir+"/config.yaml --kubeconfig="+kubeletDir+"/kubelet.conf --hostname-override="+nodeName)
+	f.nodeProcess(t, "exec "+kubeletDir+"/kubelet --config="+kubeletDir+
+		"/config.yaml --kubeconfig="+kubeletDir+"/kubelet.conf --hostname-override="+nodeName)
 	f.write(t, agentDropIn,
-		"[Service]\nEnvironment=\"MOORING_AGENT_FLAGS=--kubeconfig="+kubeletDir+"/agent.conf --node-name="+nodeName+"\"\n")
+		"[Service]\nEnvironment=\"MOORING_AGENT_FLAGS=--kubeconfig="+kubeletDir+
+			"/agent.conf --node-name="+nodeName+"\"\n")
 	reload := func(ctx context.Context) error {
 		if _, err := f.Output(ctx, "systemctl", "daemon-reload"); err != nil {
 			return err

@@ -32,15 +32,22 @@ func TestCoreLibvirtSetsTheComputedLimit(t *testing.T) {
 	f.bindVFIO(t)
 	const memory = `<memory unit='MiB'>128</memory>`
 	one, both := hostdev(vfioDevices[0]), hostdev(vfioDevices[0])+hostdev(vfioDevices[1])
-	const virtioMem = `<memory model='virtio-mem'><target><size unit='MiB'>512</size><node>0</node><block unit='MiB'>2</block><requested unit='MiB'>0</requested></target></memory>`
+	const virtioMem = `<memory model='virtio-mem'><target><size ` +
+		`unit='MiB'>512</size><node>0</node><block unit='MiB'>2</block><requested ` +
+		`unit='MiB'>0</requested></target></memory>`
 	for name, c := range map[string]struct{ pieces, devices string }{
 		"nothing":    {memory, ""},
 		"hard-limit": {memory + `<memtune><hard_limit unit='MB'>3000</hard_limit></memtune>`, one},
 		"locked":     {memory + `<memoryBacking><locked/></memoryBacking>`, ""},
 		"device":     {memory, one},
 		"devices":    {`<memory unit='KB'>131073</memory>`, both},
-		"viommu":     {memory, both + `<iommu model='intel'><driver intremap='on' caching_mode='on'/></iommu>`},
-		"virtio-mem": {memory + `<maxMemory slots='1' unit='GiB'>1</maxMemory><cpu><numa><cell id='0' cpus='0' memory='128' unit='MiB'/></numa></cpu>`, one + virtioMem},
+		"viommu": {memory,
+			both + `<iommu model='intel'><driver intremap='on' caching_mode='on'/></iommu>`},
+		"virtio-mem": {
+			memory +
+				`<maxMemory slots='1' unit='GiB'>1</maxMemory><cpu><numa><cell id='0' cpus='0' ` +
+				`memory='128' unit='MiB'/></numa></cpu>`,
+			one + virtioMem},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.compareWithLibvirt(t, name, domainXML(name, c.pieces, c.devices))

@@ -17,10 +17,18 @@ type abnormalEnd struct {
 
 func abnormalEnds() []abnormalEnd {
 	return []abnormalEnd{
-		{"launcher killed", func(ctx context.Context, f fixture, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) }, false},
-		{"launcher exits", func(ctx context.Context, f fixture, v *vm) error { return f.sendLine(ctx, v, "sleep 1; exit 1") }, true},
-		{"container removed by force", func(ctx context.Context, _ fixture, v *vm) error { return v.launcher.Remove(ctx) }, true},
-		{"pod removed by force", func(ctx context.Context, _ fixture, v *vm) error { return v.launcher.Sandbox.RemoveByForce(ctx) }, true},
+		{"launcher killed", func(ctx context.Context, f fixture, v *vm) error {
+			return f.signal(ctx, "KILL", v.launcherProcess)
+		}, false},
+		{"launcher exits", func(ctx context.Context, f fixture, v *vm) error {
+			return f.sendLine(ctx, v, "sleep 1; exit 1")
+		}, true},
+		{"container removed by force", func(ctx context.Context, _ fixture, v *vm) error {
+			return v.launcher.Remove(ctx)
+		}, true},
+		{"pod removed by force", func(ctx context.Context, _ fixture, v *vm) error {
+			return v.launcher.Sandbox.RemoveByForce(ctx)
+		}, true},
 	}
 }
 
@@ -59,7 +67,9 @@ func TestCoreAbnormalExit(t *testing.T) {
 }
 
 func TestAbnormalExitUnderFaults(t *testing.T) {
-	underFaults(t, func(t *testing.T, f fixture, x fault) { abnormalExit(t, f, x, abnormalEnds()[0]) },
+	underFaults(t, func(t *testing.T, f fixture, x fault) {
+		abnormalExit(t, f, x, abnormalEnds()[0])
+	},
 		agentAway)
 }
 

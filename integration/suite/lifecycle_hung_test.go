@@ -45,7 +45,9 @@ func TestHungLauncher(t *testing.T) {
 func (f fixture) runWithHeartbeats(t *testing.T, at []placement) []*vm {
 	t.Helper()
 	vms := f.runLaunchers(t, at, vmOptions{annotations: map[string]string{api.WatchdogKey: "20s"}})
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.sendLine(ctx, v, heartbeatScript) })
+	each(t, vms, func(ctx context.Context, v *vm) error {
+		return f.sendLine(ctx, v, heartbeatScript)
+	})
 	for _, v := range vms {
 		f.awaitHeartbeat(t, v)
 	}

@@ -32,7 +32,9 @@ func reusedPID(t *testing.T, f fixture, x fault) {
 	}
 	end := x.prepare(t, f)
 	defer end()
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.vmProcess) })
+	each(t, vms, func(ctx context.Context, v *vm) error {
+		return f.signal(ctx, "KILL", v.vmProcess)
+	})
 	others := map[*vm]process{}
 	for _, v := range vms {
 		others[v] = f.reusePID(t, v.vmProcess)

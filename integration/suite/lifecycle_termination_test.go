@@ -144,7 +144,8 @@ func (f fixture) terminateOne(ctx context.Context, v *vm, x fault, end *terminat
 }
 
 // isAliveScript succeeds for a process that has not ended. See isAlive.
-const isAliveScript = `set -- $2 $(sed 's/.*) //' "/proc/$1/stat") && [ "${21}" = "$1" ] && [ "$2" != Z ]`
+const isAliveScript = `set -- $2 $(sed 's/.*) //' "/proc/$1/stat") && [ "${21}" = "$1" ] && [ ` +
+	`"$2" != Z ]`
 
 // awaitStopRequests waits until each hook has sent its stop request or has ended.
 func (f fixture) awaitStopRequests(t *testing.T, ends map[*vm]*termination) {

@@ -22,9 +22,10 @@ import (
 func TestUnmanagedProcessesKeepRunning(t *testing.T) {
 	f := setUpVMs(t)
 	unmanaged := map[string]process{
-		"called QEMU":              f.nodeProcess(t, "exec -a qemu-system-x86_64 sleep 2147483647"),
-		"QEMU's name in arguments": f.nodeProcess(t, "exec -a sh sh -c 'sleep 2147483647; :' /usr/bin/qemu-system-x86_64 -name guest=vm"),
-		"QEMU of the node":         f.nodeProcess(t, "exec qemu-system-x86_64 "+qemuFlags),
+		"called QEMU": f.nodeProcess(t, "exec -a qemu-system-x86_64 sleep 2147483647"),
+		"QEMU's name in arguments": f.nodeProcess(t, "exec -a sh sh -c 'sleep 2147483647; :' "+
+			"/usr/bin/qemu-system-x86_64 -name guest=vm"),
+		"QEMU of the node": f.nodeProcess(t, "exec qemu-system-x86_64 "+qemuFlags),
 	}
 	for name, start := range map[string]string{"QEMU of a plain pod": asChild,
 		"daemon of a plain pod": asDaemon} {
@@ -67,7 +68,8 @@ func (f fixture) nodeProcess(t *testing.T, line string) process {
 	var pid int
 	eventually(t, "unit "+unit+" to run", func() bool {
 		var err error
-		pid, err = strconv.Atoi(f.output(t, "systemctl", "show", "--property=MainPID", "--value", unit))
+		pid, err = strconv.Atoi(f.output(t, "systemctl", "show", "--property=MainPID",
+			"--value", unit))
 		return err == nil && pid != 0 && f.output(t, "cat", "/proc/"+itoa(pid)+"/comm") != "bash"
 	}, func() string { return itoa(pid) })
 	p, err := f.processOf(t.Context(), pid)
@@ -95,7 +97,8 @@ func TestCapabilityProbe(t *testing.T) {
 // neverReported checks that the agent has reported no such event about a pod until now.
 func (f fixture) neverReported(t *testing.T, p cri.Pod, never ...agentapi.Reason) {
 	t.Helper()
-	text := f.output(t, "sh", "-c", "timeout 5 mooring watch -o json; true") // the command itself never ends
+	// the command itself never ends
+	text := f.output(t, "sh", "-c", "timeout 5 mooring watch -o json; true")
 	for in := json.NewDecoder(strings.NewReader(text)); ; {
 		var e agentapi.Event
 		err := in.Decode(&e)

@@ -153,28 +153,36 @@ func TestRefusalsHaveReasons(t *testing.T) {
 			[]string{api.ValueKey, `"1e30"`, "quantity such as 4Gi"},
 		},
 		"negative quantity": {
-			"", with(required, map[string]string{api.ValueKey: "-1Gi"}), gib, []string{api.ValueKey, `"-1Gi"`},
+			"", with(required, map[string]string{api.ValueKey: "-1Gi"}), gib,
+			[]string{api.ValueKey, `"-1Gi"`},
 		},
 		"unknown key": {
-			"", map[string]string{"memlok.mooring.dev": "1Gi"}, gib, []string{"memlok.mooring.dev", "unknown"},
+			"", map[string]string{"memlok.mooring.dev": "1Gi"}, gib,
+			[]string{"memlok.mooring.dev", "unknown"},
 		},
 		"newer contract": {
-			"", map[string]string{api.APIVersionKey: "v2"}, gib, []string{api.APIVersionKey, `"v2"`, "v1alpha1"},
+			"", map[string]string{api.APIVersionKey: "v2"}, gib,
+			[]string{api.APIVersionKey, `"v2"`, "v1alpha1"},
 		},
 		"unlimited where the rule does not allow it": {
-			"modest-vms", with(required, map[string]string{api.ValueKey: "unlimited"}), gib, []string{"unlimited", `rule "modest"`},
+			"modest-vms", with(required, map[string]string{api.ValueKey: "unlimited"}), gib,
+			[]string{"unlimited", `rule "modest"`},
 		},
 		"unlimited without a memory limit": {
-			"", with(required, map[string]string{api.ValueKey: "unlimited"}), 0, []string{"unlimited", "memory limit"},
+			"", with(required, map[string]string{api.ValueKey: "unlimited"}), 0,
+			[]string{"unlimited", "memory limit"},
 		},
 		"namespace without a rule": {
-			"elsewhere", with(required, map[string]string{api.ValueKey: "1Gi"}), gib, []string{"elsewhere", "no rule"},
+			"elsewhere", with(required, map[string]string{api.ValueKey: "1Gi"}), gib,
+			[]string{"elsewhere", "no rule"},
 		},
 		"cgroup file that the rule does not list": {
-			"", map[string]string{"memory.min" + api.CgroupSuffix: "1Gi"}, gib, []string{"memory.min", `rule "tenants"`},
+			"", map[string]string{"memory.min" + api.CgroupSuffix: "1Gi"}, gib,
+			[]string{"memory.min", `rule "tenants"`},
 		},
 		"memory.max": {
-			"", map[string]string{"memory.max" + api.CgroupSuffix: "1Gi"}, gib, []string{"memory.max", "resources.limits.memory"},
+			"", map[string]string{"memory.max" + api.CgroupSuffix: "1Gi"}, gib,
+			[]string{"memory.max", "resources.limits.memory"},
 		},
 		"no input for the limit": {
 			"", required, 0, []string{api.GuestMemoryKey, "memory limit"},
@@ -182,7 +190,8 @@ func TestRefusalsHaveReasons(t *testing.T) {
 		"ulimit-adjuster asks for the same limit": {
 			"", with(required, map[string]string{
 				api.ValueKey: "1Gi",
-				"ulimits.noderesource.dev/container.compute": "- type: memlock\n  hard: 1\n  soft: 1\n",
+				"ulimits.noderesource.dev/container.compute": "- type: memlock\n  hard: 1\n  " +
+					"soft: 1\n",
 			}), gib,
 			[]string{"ulimits.noderesource.dev/container.compute", "ulimit-adjuster"},
 		},
@@ -217,7 +226,8 @@ func TestNodeCeilingCountsLaunchers(t *testing.T) {
 	var first *cri.Sandbox
 	for n := range 2 { // 2 x 16Gi of 40Gi
 		s := f.sandbox(t, launcher(want))
-		if _, err := s.Create(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib}); err != nil {
+		if _, err := s.Create(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib}); err !=
+			nil {
 			t.Fatalf("launcher %d: %v", n, err)
 		}
 		if first == nil {
@@ -250,7 +260,8 @@ func TestInspectShowsAllValues(t *testing.T) {
 	if len(s.Terms) != 2 {
 		t.Errorf("terms %v, want the guest's memory and libvirt's allowance", s.Terms)
 	}
-	for _, args := range [][]string{{"inspect", p.Namespace + "/" + p.Name}, {"inspect", p.UID}, {"inspect", p.Name, "-o", "json"}, {"ps"}} {
+	for _, args := range [][]string{{"inspect", p.Namespace + "/" + p.Name}, {"inspect", p.UID},
+		{"inspect", p.Name, "-o", "json"}, {"ps"}} {
 		out, err := f.agent.CLI(t.Context(), args...)
 		if err != nil || !strings.Contains(out, p.Name) || !strings.Contains(out, "3Gi") {
 			t.Errorf("mooring %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -34,8 +34,9 @@ func busyFirmwareImage() []byte {
 		0x72, 0xed, // then next
 		0xeb, 0xe5, // else again
 	})
-	copy(rom[gdtr:], []byte{0x0f, 0x00, 0x90, 0xff, 0xff, 0xff})              // of gdt below 4 GiB
-	copy(rom[gdt+8:], []byte{0xff, 0xff, 0x00, 0x00, 0x00, 0x93, 0xcf, 0x00}) // after the empty entry: data, from 0 on, 4 GiB
+	copy(rom[gdtr:], []byte{0x0f, 0x00, 0x90, 0xff, 0xff, 0xff}) // of gdt below 4 GiB
+	// after the empty entry: data, from 0 on, 4 GiB
+	copy(rom[gdt+8:], []byte{0xff, 0xff, 0x00, 0x00, 0x00, 0x93, 0xcf, 0x00})
 	return rom
 }
 
@@ -83,7 +84,8 @@ func (f fixture) newMigration(t *testing.T) migration {
 		0o644); err != nil {
 		t.Fatal(err)
 	}
-	m := migration{fixture: f, target: f.runBesideSidecar(t, sidecarOptions{firmware: busyFirmware})}
+	m := migration{fixture: f,
+		target: f.runBesideSidecar(t, sidecarOptions{firmware: busyFirmware})}
 	w := sidecarOptions{firmware: busyFirmware, prepare: []string{"--cpu-capacity=4"},
 		peer: m.target.shared + "/run"}
 	m.source = f.runBesideSidecar(t, w)
@@ -99,7 +101,8 @@ func (f fixture) newMigration(t *testing.T) migration {
 func (m migration) startMigration(t *testing.T) {
 	t.Helper()
 	migrate := "virsh -c qemu:///session migrate --live --bandwidth 1 " + m.source.domain() +
-		" 'qemu+unix:///session?socket=/tmp/peer/libvirt/libvirt-sock' tcp://127.0.0.1 --listen-address 127.0.0.1"
+		" 'qemu+unix:///session?socket=/tmp/peer/libvirt/libvirt-sock' tcp://127.0.0.1 " +
+		"--listen-address 127.0.0.1"
 	m.inLauncher(t, m.source,
 		"("+migrate+"; echo $? >/tmp/run/ended) >/tmp/run/migrate.log 2>&1 </dev/null &")
 }
@@ -125,7 +128,8 @@ func (m migration) awaitLease(t *testing.T, v *vm, holds bool) {
 func (m migration) awaitRounds(t *testing.T, times int) {
 	t.Helper()
 	enough := m.round(t) + times
-	within(t, 2*waitTimeout, "the migration to continue", func() bool { return m.round(t) >= enough },
+	within(t, 2*waitTimeout, "the migration to continue",
+		func() bool { return m.round(t) >= enough },
 		func() string { return m.virshOutput(t) })
 }
 
@@ -148,7 +152,8 @@ func (m migration) round(t *testing.T) int {
 // finish removes the speed limit and waits for the end of the migration.
 func (m migration) finish(t *testing.T) {
 	t.Helper()
-	const speedUp = "virsh -q -c qemu:///session migrate-setspeed %[1]s 4096 && virsh -q -c qemu:///session migrate-setmaxdowntime %[1]s 60000"
+	const speedUp = "virsh -q -c qemu:///session migrate-setspeed %[1]s 4096 && virsh -q -c " +
+		"qemu:///session migrate-setmaxdowntime %[1]s 60000"
 	m.inLauncher(t, m.source, fmt.Sprintf(speedUp, m.source.domain()))
 	ended := func() string {
 		return m.output(t, "sh", "-c", `cat "$1/run/ended"; true`, "sh", m.source.shared)

@@ -69,18 +69,23 @@ func TestNeighbourSetsTheSameLimit(t *testing.T) {
 		limit             int64
 		refusal           []string // empty: the launcher runs with the limit
 	}{
-		"before Mooring, enough":            {"10", unknownPlugin, 4 * gib, nil},
-		"before Mooring, too little":        {"10", unknownPlugin, 1 * gib, []string{"both tried to set", "RLIMIT_MEMLOCK"}},
-		"after Mooring":                     {"95", unknownPlugin, 4 * gib, []string{"both tried to set", "RLIMIT_MEMLOCK"}},
-		"known, before Mooring, enough":     {"10", ulimitAdjuster, 4 * gib, nil},
-		"known, before Mooring, too little": {"10", ulimitAdjuster, 1 * gib, []string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
-		"known, after Mooring":              {"95", ulimitAdjuster, 4 * gib, []string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
+		"before Mooring, enough": {"10", unknownPlugin, 4 * gib, nil},
+		"before Mooring, too little": {"10", unknownPlugin, 1 * gib,
+			[]string{"both tried to set", "RLIMIT_MEMLOCK"}},
+		"after Mooring": {"95", unknownPlugin, 4 * gib,
+			[]string{"both tried to set", "RLIMIT_MEMLOCK"}},
+		"known, before Mooring, enough": {"10", ulimitAdjuster, 4 * gib, nil},
+		"known, before Mooring, too little": {"10", ulimitAdjuster, 1 * gib,
+			[]string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
+		"known, after Mooring": {"95", ulimitAdjuster, 4 * gib,
+			[]string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer f.startNeighbour(t, test.index)()
 			p := launcher(map[string]string{
 				api.RequiresLockKey: "true", api.ValueKey: "1Gi",
-				test.annotation: fmt.Sprintf("[{type: memlock, soft: %d, hard: %[1]d}]", test.limit),
+				test.annotation: fmt.Sprintf("[{type: memlock, soft: %d, hard: %[1]d}]",
+					test.limit),
 			})
 			if len(test.refusal) == 0 {
 				f.checkYield(t, p, test.limit)

@@ -27,7 +27,8 @@ func TestCorePodDirectory(t *testing.T) {
 		}
 	}
 	if strings.Count(mounts, "\n") != 3 || strings.Count(mounts, " ro,") != 2 {
-		t.Errorf("want the directory and the program read-only, and two writable files, have %s", mounts)
+		t.Errorf("want the directory and the program read-only, and two writable files, have %s",
+			mounts)
 	}
 	if out, err := i.Exec(t.Context(), "/run/mooring/hook", "version"); err != nil ||
 		!strings.Contains(out, "mooring-hook") {
@@ -69,7 +70,8 @@ func TestPodCannotFillTheTmpfs(t *testing.T) {
 			i := f.run(t, p, cri.Container{MemoryLimit: gib, User: user})
 			before := f.output(t, "find", podDir(p), "-ls")
 			for _, script := range []string{
-				"touch /run/mooring/x", "touch /run/mooring/pod/x", "mkdir /run/mooring/pod/x", "ln -s / /run/mooring/pod/x",
+				"touch /run/mooring/x", "touch /run/mooring/pod/x", "mkdir /run/mooring/pod/x",
+				"ln -s / /run/mooring/pod/x",
 				"rm -f /run/mooring/pod/stop", "mv /run/mooring/pod/stop /run/mooring/pod/x",
 			} {
 				if _, err := i.Exec(t.Context(), "sh", "-c", script); err == nil {

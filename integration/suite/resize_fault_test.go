@@ -64,7 +64,8 @@ func (g *growing) requirementOutlivesAgent(t *testing.T) {
 	g.awaitVM(t, g.vm, agentapi.VMRunning)
 	g.checkUpdateRefused(t, g.vm, g.requirement(g.size)-pageSize,
 		"its VM needs "+api.Bytes(g.requirement(g.size)).String())
-	if got := g.output(t, "grep", "^State:", "/proc/"+itoa(g.shim.pid)+"/status"); !strings.Contains(got, "T (stopped)") {
+	if got := g.output(t, "grep", "^State:",
+		"/proc/"+itoa(g.shim.pid)+"/status"); !strings.Contains(got, "T (stopped)") {
 		t.Errorf("state of the shim: %s, want stopped", got)
 	}
 	g.checkUpdateApplied(t, g.vm, growingLimit)
@@ -76,7 +77,8 @@ func (g *growing) requirementOutlivesAgent(t *testing.T) {
 // limit and rolls its steps back. After the limit is back, it plugs the DIMM.
 func (g *growing) loweredBefore(t *testing.T) {
 	had, s := g.size, g.sampleLimits(t)
-	release := g.reach(t, journalPoint{started: 1, hold: holdAtRecord(1, 0)}) // the shim has read memory.max
+	// the shim has read memory.max
+	release := g.reach(t, journalPoint{started: 1, hold: holdAtRecord(1, 0)})
 	before := g.memoryMax(t)
 	g.setMemoryMax(t, fmt.Sprint(g.requirement(had)))
 	release()
@@ -101,13 +103,15 @@ func (g *growing) awaitFailureReport(t *testing.T, had int64) {
 		r = g.lastReport(t, g.vm)
 		return r.State == podapi.StateFailed
 	}, func() string { return fmt.Sprintf("%+v", r) })
-	why := fmt.Sprintf("plug a DIMM of %s into NUMA cell 0: memory.max is unlimited for the pod and %s for the container: want at least %s",
+	why := fmt.Sprintf("plug a DIMM of %s into NUMA cell 0: memory.max is unlimited for the pod "+
+		"and %s for the container: want at least %s",
 		api.Bytes(dimm), api.Bytes(g.requirement(had)), api.Bytes(g.requirement(g.size)))
 	if r.Error != why || r.Actual == nil || r.Actual.Memory != uint64(had) {
 		t.Errorf("the pod reports %+v, want %d bytes, and the error %q", r, had, why)
 	}
 	back := func(s podapi.Step) bool {
-		return s.Rollback && s.Error == "" && strings.HasPrefix(s.Description, "lower QEMU's memory-lock limit")
+		return s.Rollback && s.Error == "" &&
+			strings.HasPrefix(s.Description, "lower QEMU's memory-lock limit")
 	}
 	if !slices.ContainsFunc(r.Steps, back) {
 		t.Errorf("the pod reports the steps %+v, want the memory lock lowered again", r.Steps)
@@ -123,7 +127,9 @@ func (g *growing) loweredAfter(t *testing.T) {
 	g.setMemoryMax(t, fmt.Sprint(g.requirement(g.size)-pageSize))
 	release()
 	r := g.awaitDone(t)
-	if low := func(note string) bool { return strings.HasPrefix(note, "memory.max fell to ") }; r.Error != "" || !slices.ContainsFunc(r.Notes, low) {
+	if low := func(note string) bool {
+		return strings.HasPrefix(note, "memory.max fell to ")
+	}; r.Error != "" || !slices.ContainsFunc(r.Notes, low) {
 		t.Errorf("the pod reports %+v, want a note about the limit", r)
 	}
 	g.checkBothAlive(t, g.vm)

@@ -91,7 +91,8 @@ func holdAtRecord(begun, confirmed int) func(g *growing, t *testing.T) (reached,
 			fmt.Sprintf(`"begun":%d,"confirmed":%d}`, begun, confirmed)}
 		go func() {
 			defer close(ended)
-			_ = w.CloseWithError(g.Run(ctx, node.Command{Args: args, Stdout: w, Stderr: t.Output()}))
+			_ = w.CloseWithError(
+				g.Run(ctx, node.Command{Args: args, Stdout: w, Stderr: t.Output()}))
 		}()
 		release = sync.OnceFunc(func() { cancel(); _ = r.Close(); <-ended })
 		t.Cleanup(release)
@@ -125,7 +126,8 @@ func (g *growing) awaitRecord(t *testing.T, begun, confirmed int) {
 	eventually(t, fmt.Sprintf("%d steps to be started and %d confirmed", begun, confirmed),
 		func() bool {
 			r = g.journal(t)
-			return r.Phase == resize.Running && r.Target.Memory == api.Bytes(g.size) && r.Started == begun &&
+			return r.Phase == resize.Running && r.Target.Memory == api.Bytes(g.size) &&
+				r.Started == begun &&
 				r.Confirmed == confirmed
 		}, func() string { return fmt.Sprintf("%+v", r) })
 }
@@ -149,7 +151,8 @@ func (g *growing) journal(t *testing.T) resize.Record {
 
 func (g *growing) shimLog(t *testing.T) string {
 	t.Helper()
-	return g.output(t, "cat", fmt.Sprintf("/var/log/pods/%s_%s_%s/%s.log", g.pod.Namespace, g.pod.Name,
+	return g.output(t, "cat", fmt.Sprintf("/var/log/pods/%s_%s_%s/%s.log",
+		g.pod.Namespace, g.pod.Name,
 		g.pod.UID, sidecarName))
 }
 
@@ -175,7 +178,8 @@ func (g *growing) awaitDone(t *testing.T) (last podapi.Report) {
 func (g *growing) plugged(t *testing.T) int64 {
 	t.Helper()
 	kib := g.inLauncher(t, g.vm,
-		"virsh -c qemu:///session dumpxml "+g.domain()+" | sed -n \"s,.*<memory unit='KiB'>\\([0-9]*\\)</memory>.*,\\1,p\"")
+		"virsh -c qemu:///session dumpxml "+g.domain()+" | sed -n \"s,.*<memory "+
+			"unit='KiB'>\\([0-9]*\\)</memory>.*,\\1,p\"")
 	n, err := strconv.ParseInt(kib, 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +244,8 @@ func (s limitSamples) check(t *testing.T, g *growing, had int64) {
 		}
 		if min(limitOf(t, podMax), limitOf(t, ownMax)) < g.requirement(had) || kills != 0 ||
 			lock < max(g.lock(had), locked<<10) {
-			t.Errorf("sample %s, but the VM needs %d bytes and a limit of %d", strings.TrimSpace(line),
+			t.Errorf("sample %s, but the VM needs %d bytes and a limit of %d",
+				strings.TrimSpace(line),
 				g.requirement(had), g.lock(had))
 		}
 	}

@@ -51,13 +51,15 @@ func TestResize(t *testing.T) {
 	f.resizeAndCheck(t, v, 2, 320, "--vcpus=2", "--memory=320Mi", "--cpu-quota=150%",
 		"--cpu-shares=200")
 	f.awaitConsole(t, v, "cpus=0-1 ")
-	if got := f.output(t, "virsh", "vcpucount", "--live", v.domain()); strings.TrimSpace(got) != "2" {
+	if got := f.output(t, "virsh", "vcpucount", "--live", v.domain()); strings.TrimSpace(got) !=
+		"2" {
 		t.Errorf("libvirt has %s vCPUs", got)
 	}
 	f.awaitCPUTime(t, v, 2, "75000 100000", "200")
 	f.resizeAndCheck(t, v, 2, 320, "--cpu-quota=80%")
 	f.awaitCPUTime(t, v, 2, "40000 100000", "200")
-	if r := f.resizeAndCheck(t, v, 2, 160, "--memory=160Mi", "--cpu-quota=none"); r.Actual.Quota != "none" {
+	if r := f.resizeAndCheck(t, v, 2, 160, "--memory=160Mi", "--cpu-quota=none"); r.Actual.Quota !=
+		"none" {
 		t.Errorf("the pod reports %+v", r)
 	}
 	f.awaitCPUTime(t, v, 2, "max 100000", "200")
@@ -110,7 +112,8 @@ func (f fixture) fewerVCPUs(t *testing.T, v *vm, n int) {
 	switch {
 	case r.Actual == nil:
 		t.Errorf("the pod reports %+v", r)
-	case err == nil && (r.State != podapi.StateDone || r.Actual.VCPUs != n || has != strconv.Itoa(n)):
+	case err == nil && (r.State != podapi.StateDone || r.Actual.VCPUs != n ||
+		has != strconv.Itoa(n)):
 		t.Errorf("done, libvirt has %s vCPUs, and the pod reports %+v", has, r)
 	case err != nil && (r.State != podapi.StateFailed || r.Error == "" || has == strconv.Itoa(n)):
 		t.Errorf("not done, libvirt has %s vCPUs, and the pod reports %+v", has, r)
@@ -184,7 +187,8 @@ func (f fixture) startPrepared(t *testing.T, v *vm, xml string, flags ...string)
 	if err := f.PushFrom(t.Context(), strings.NewReader(xml), dir+"/plain.xml", 0o644); err != nil {
 		t.Fatal(err)
 	}
-	const start = `cd "$1" && shift && mooring domain prepare "$@" plain.xml >vm.xml && virsh -q create vm.xml`
+	const start = `cd "$1" && shift && mooring domain prepare "$@" plain.xml >vm.xml && virsh -q ` +
+		`create vm.xml`
 	f.output(t, append([]string{"sh", "-c", start, "sh", dir}, flags...)...)
 	if err := f.findDomainProcess(t.Context(), v); err != nil {
 		t.Fatal(err)
@@ -203,8 +207,10 @@ func (f fixture) awaitConsole(t *testing.T, v *vm, text string) {
 func (f fixture) runShim(t *testing.T, v *vm, flags ...string) {
 	t.Helper()
 	dir := guestDir + "/" + v.domain()
-	f.nodeProcess(t, fmt.Sprintf("mkdir -p %[1]s/journal; exec %[2]s run --journal=%[1]s/journal --domain=%[3]s --agent=%[4]s/agent.sock "+
-		"--stop-file=%[4]s/pod/stop --overhead=128Mi %[5]s", dir, shimBinary, v.domain(), podDir(v.pod), strings.Join(flags, " ")))
+	f.nodeProcess(t, fmt.Sprintf("mkdir -p %[1]s/journal; exec %[2]s run --journal=%[1]s/journal "+
+		"--domain=%[3]s --agent=%[4]s/agent.sock "+
+		"--stop-file=%[4]s/pod/stop --overhead=128Mi %[5]s", dir, shimBinary, v.domain(),
+		podDir(v.pod), strings.Join(flags, " ")))
 }
 
 // resize requests another size as a user of a node without Kubernetes does.

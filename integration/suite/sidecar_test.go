@@ -50,7 +50,8 @@ func (f fixture) checkUpdateRefused(t *testing.T, v *vm, bytes int64, why string
 	if err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("error of the update: %v, want a refusal: %s", err, why)
 	}
-	if after := f.cgroup(t, v.launcher, "memory.max"); after != before || after == fmt.Sprint(bytes) {
+	if after := f.cgroup(t, v.launcher, "memory.max"); after != before ||
+		after == fmt.Sprint(bytes) {
 		t.Errorf("memory.max is %s after a refused update, want %s as before", after, before)
 	}
 }
@@ -79,7 +80,8 @@ func TestShimGetsTheStopRequestFirst(t *testing.T) {
 	each(t, []*vm{v}, func(ctx context.Context, v *vm) error {
 		return f.signal(ctx, "KILL", v.launcherProcess)
 	})
-	if e := f.awaitEvent(t, v.pod, agentapi.ReasonVMShutdown); !strings.Contains(e.Message, "the pod is asked") {
+	if e := f.awaitEvent(t, v.pod, agentapi.ReasonVMShutdown); !strings.Contains(e.Message,
+		"the pod is asked") {
 		t.Errorf("event %q", e.Message)
 	}
 	f.awaitEnd(t, v.vmProcess)
@@ -98,19 +100,25 @@ func TestHotplugWithALock(t *testing.T) {
 		annotations     map[string]string
 		booted, resized int64
 	}{
-		"as libvirt computes it": {map[string]string{api.DevicesKey: "vfio=1", api.GuestMemoryKey: "64Mi"}, gib + 64*mib, gib + 192*mib},
-		"explicit":               {map[string]string{api.RequiresLockKey: "true", api.ValueKey: "2Gi"}, 3 * gib, 3 * gib}, // and 1Gi of the container
+		"as libvirt computes it": {map[string]string{api.DevicesKey: "vfio=1",
+			api.GuestMemoryKey: "64Mi"}, gib + 64*mib, gib + 192*mib},
+		// and 1Gi of the container
+		"explicit": {map[string]string{api.RequiresLockKey: "true", api.ValueKey: "2Gi"},
+			3 * gib, 3 * gib},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := f.runWithSidecar(t, sidecarOptions{
 				annotations: test.annotations,
 				groups:      []string{group, "/dev/vfio/vfio"}, devices: hostdev(vfioDevices[0]),
-				prepare: []string{"--memory-capacity=1024", "--memory-device=dimm", "--cpu-capacity=2"},
+				prepare: []string{"--memory-capacity=1024", "--memory-device=dimm",
+					"--cpu-capacity=2"},
 			})
 			f.awaitVMMemlock(t, v, test.booted) // libvirt may first set its own limit
 			f.checkPinned(t, v, 64*mib, test.booted)
 			r := f.resizeAndCheck(t, v, 1, 192, "--memory=192Mi")
-			if plan := strings.Join(r.Plan, "; "); strings.Contains(plan, "lower QEMU's memory-lock limit") { // the agent would repair the limit
+			// the agent would repair the limit
+			if plan := strings.Join(r.Plan, "; "); strings.Contains(plan,
+				"lower QEMU's memory-lock limit") {
 				t.Errorf("plan to grow: %q", plan)
 			}
 			f.checkPinned(t, v, 192*mib, test.resized)
@@ -185,7 +193,8 @@ func (f fixture) runBesideSidecar(t *testing.T, w sidecarOptions) *vm {
 	t.Helper()
 	dir := "/opt/suite/sidecar-" + uuid.NewString()[:8]
 	f.output(t, "sh", "-c",
-		`install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal" "$3"`,
+		`install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" `+
+			`"$1/journal" "$3"`,
 		"sh", dir, itoa(libvirtUser), libvirtCache)
 	t.Cleanup(func() {
 		if _, err := f.Output(cleanUpContext(t), "rm", "-rf", dir); err != nil {

@@ -25,7 +25,8 @@ func TestCoreKubeletUpdateKeepsSettings(t *testing.T) {
 				"memory.high" + api.CgroupSuffix: "1Gi",
 			}), cri.Container{MemoryLimit: 2 * gib})
 			kept := map[string]string{
-				"cpu.max": "150000 100000", "cpu.weight": "321", "cpuset.cpus": "0", "memory.high": "1073741824",
+				"cpu.max": "150000 100000", "cpu.weight": "321", "cpuset.cpus": "0",
+				"memory.high": "1073741824",
 			}
 			f.cgroupHas(t, i, kept)
 			while(func() {

@@ -21,13 +21,15 @@ func (f fixture) bindVFIO(t *testing.T) []string {
 		[ "$(basename "$(readlink "$p/driver")")" = vfio-pci ] || { echo vfio-pci >"$p/driver_override" && echo "$d" >/sys/bus/pci/drivers_probe; } || exit
 		echo "/dev/vfio/$(basename "$(readlink "$p/iommu_group")")"
 	done`
-	return strings.Fields(f.output(t, append([]string{"sh", "-c", script, "sh"}, vfioDevices...)...))
+	return strings.Fields(
+		f.output(t, append([]string{"sh", "-c", script, "sh"}, vfioDevices...)...))
 }
 
 // qemu returns a container that runs the node's QEMU with passed-through devices. Like a
 // launcher, it runs as root without CAP_IPC_LOCK.
 func qemu(groups []string, devices ...string) cri.Container {
-	args := []string{"busybox", "chroot", "/node", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
+	args := []string{"busybox", "chroot", "/node", "qemu-system-x86_64", "-machine",
+		"q35,accel=tcg",
 		"-m", "256",
 		"-nodefaults", "-no-user-config", "-display", "none", "-S"}
 	for _, d := range devices {
@@ -65,7 +67,8 @@ func TestCoreVFIO(t *testing.T) {
 			[]string{"intel-iommu,intremap=off,caching-mode=on", vfio(0), vfio(1)}, 512 * mib},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := launcher(map[string]string{api.DevicesKey: test.declared, api.GuestMemoryKey: "256Mi"})
+			p := launcher(map[string]string{api.DevicesKey: test.declared,
+				api.GuestMemoryKey: "256Mi"})
 			i := f.run(t, p, qemu(groups, test.devices...))
 			eventually(t, "QEMU to have pinned the guest's memory",
 				func() bool { return f.locked(t, i) >= test.pinned },

@@ -23,7 +23,8 @@ func withLibvirt() cri.Container {
 }
 
 // inPod sets the environment in which libvirt and virsh find each other in a pod.
-const inPod = `export HOME=/tmp XDG_RUNTIME_DIR=/tmp/run PATH=/usr/sbin:/usr/bin:/bin; mkdir -p /tmp/run; `
+const inPod = `export HOME=/tmp XDG_RUNTIME_DIR=/tmp/run PATH=/usr/sbin:/usr/bin:/bin; mkdir -p ` +
+	`/tmp/run; `
 
 // startInPod starts a VM in a launcher. virsh starts the libvirt there by itself.
 func (f fixture) startInPod(ctx context.Context, v *vm) error {
@@ -32,7 +33,9 @@ func (f fixture) startInPod(ctx context.Context, v *vm) error {
 }
 
 func (f fixture) createInPod(ctx context.Context, v *vm, xml string, flags ...string) error {
-	const script = inPod + `echo "$1" >/tmp/run/vm.xml; shift; exec virsh -q -c qemu:///session create /tmp/run/vm.xml "$@"`
+	const script = inPod +
+		`echo "$1" >/tmp/run/vm.xml; shift; exec virsh -q -c qemu:///session create ` +
+		`/tmp/run/vm.xml "$@"`
 	if _, err := v.launcher.Exec(ctx, append([]string{"sh", "-c", script, "sh", xml},
 		flags...)...); err != nil {
 		return err

@@ -29,7 +29,8 @@ func podCgroup(p cri.Pod) string {
 
 // startDomain starts the VM as a domain of the node's libvirt, in the pod's slice.
 func (f fixture) startDomain(ctx context.Context, v *vm) error {
-	return f.startDomainOf(ctx, v, `<resource><partition>`+partition(v.pod)+`</partition></resource>`)
+	return f.startDomainOf(ctx, v, `<resource><partition>`+partition(v.pod)+
+		`</partition></resource>`)
 }
 
 // startDomainOf starts the VM with further pieces in its domain.
@@ -62,7 +63,8 @@ func (f fixture) findDomainProcess(ctx context.Context, v *vm) error {
 
 func TestDomainIsInThePodsSlice(t *testing.T) {
 	f := withoutSetUp(t)
-	v := f.runVM(t, placement{name: "node-level libvirt", libvirt: true}, vmOptions{pod: unmanagedPod})
+	v := f.runVM(t, placement{name: "node-level libvirt", libvirt: true},
+		vmOptions{pod: unmanagedPod})
 	got, err := f.cgroupOf(t.Context(), v.vmProcess)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,8 @@ func (f fixture) awaitVMMemlock(t *testing.T, v *vm, bytes int64) int {
 	text, err := f.Output(ctx, "sh", "-c", awaitLimitScript, "sh", itoa(v.vmProcess.pid),
 		fmt.Sprint(bytes))
 	if err != nil {
-		t.Fatalf("QEMU has %s, want %s: %v", f.memlockOf(t, itoa(v.vmProcess.pid)), both(bytes), err)
+		t.Fatalf("QEMU has %s, want %s: %v", f.memlockOf(t, itoa(v.vmProcess.pid)),
+			both(bytes), err)
 	}
 	ms, err := strconv.Atoi(text)
 	if err != nil {
@@ -38,7 +39,8 @@ func (f fixture) awaitVMMemlock(t *testing.T, v *vm, bytes int64) int {
 func TestCoreMemlockOfQEMU(t *testing.T) {
 	claim(t, "QEMU has its launcher's memory lock: in the pod, by libvirt, lowered later")
 	f := setUpVMs(t)
-	annotations := map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"} // plus 1Gi of the container
+	// plus 1Gi of the container
+	annotations := map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}
 	t.Run("child of its launcher", func(t *testing.T) {
 		v := f.runVM(t, placements()[2], vmOptions{annotations: annotations})
 		t.Logf("%d ms after QEMU's start", f.awaitVMMemlock(t, v, 2*gib))
@@ -52,7 +54,8 @@ func TestCoreMemlockOfQEMU(t *testing.T) {
 	if isSelected(t, lower, false) {
 		t.Run(lower, func(t *testing.T) {
 			v := f.runLaunchers(t, placements()[3:], vmOptions{annotations: annotations})[0]
-			locked := `<memtune><hard_limit unit='MiB'>1536</hard_limit></memtune><memoryBacking><locked/></memoryBacking>`
+			locked := `<memtune><hard_limit ` +
+				`unit='MiB'>1536</hard_limit></memtune><memoryBacking><locked/></memoryBacking>`
 			if err := f.startDomainOf(t.Context(), v, locked); err != nil {
 				t.Fatal(err)
 			}

@@ -102,7 +102,8 @@ func (f fixture) signal(ctx context.Context, name string, p process) error {
 // move moves a process into a cgroup. It creates a missing cgroup.
 func (f fixture) move(ctx context.Context, p process, cgroup string) error {
 	_, err := f.Output(ctx, "sh", "-c",
-		`mkdir -p "/sys/fs/cgroup$1" && echo $2 >"/sys/fs/cgroup$1/cgroup.procs"`, "sh", cgroup, strconv.Itoa(p.pid))
+		`mkdir -p "/sys/fs/cgroup$1" && echo $2 >"/sys/fs/cgroup$1/cgroup.procs"`, "sh", cgroup,
+		strconv.Itoa(p.pid))
 	if err != nil {
 		return fmt.Errorf("moving process %s to cgroup %s: %w", p, cgroup, err)
 	}

@@ -113,13 +113,15 @@ func TestLauncherScriptsOnSIGTERM(t *testing.T) {
 				return f.signal(ctx, "TERM", v.launcherProcess)
 			})
 			if !test.ends {
-				if err := f.sendLine(t.Context(), v, "echo still here"); err != nil { // runs after the handling of the signal
+				// runs after the handling of the signal
+				if err := f.sendLine(t.Context(), v, "echo still here"); err != nil {
 					t.Error(err)
 				}
 			} else {
 				f.awaitEnd(t, v.launcherProcess)
 			}
-			if f.isAlive(t, v.launcherProcess) == test.ends || f.isAlive(t, v.vmProcess) == test.endsItsOwn {
+			if f.isAlive(t, v.launcherProcess) == test.ends ||
+				f.isAlive(t, v.vmProcess) == test.endsItsOwn {
 				t.Errorf("launcher alive: %v, VM alive: %v", f.isAlive(t, v.launcherProcess),
 					f.isAlive(t, v.vmProcess))
 			}

@@ -58,7 +58,8 @@ while :; do read -r line <&3 && eval "$line"; done`
 // Launcher scripts by their reaction to SIGTERM.
 const (
 	// dutiful ends its VM first.
-	dutiful = `trap '[ -z "$vm" ] || { kill "$vm"; wait "$vm"; }; exit 0' TERM` + "\n" + launcherScript
+	dutiful = `trap '[ -z "$vm" ] || { kill "$vm"; wait "$vm"; }; exit 0' TERM` + "\n" +
+		launcherScript
 	// careless ends without its VM.
 	careless = `trap 'exit 0' TERM` + "\n" + launcherScript
 	// stubborn ignores SIGTERM.
@@ -67,8 +68,9 @@ const (
 
 // Lines that start the VM of a launcher.
 const (
-	asChild  = `qemu & vm=$!`
-	asDaemon = `rm -f /tmp/daemon; (qemu -daemonize); : >/tmp/daemon` // forks twice, into a session of its own
+	asChild = `qemu & vm=$!`
+	// forks twice, into a session of its own
+	asDaemon = `rm -f /tmp/daemon; (qemu -daemonize); : >/tmp/daemon`
 )
 
 // launcherContainer returns the container of a launcher script.
@@ -277,4 +279,5 @@ func (f fixture) removeVM(t *testing.T, v *vm) {
 }
 
 // killProcess kills the process $1 if it still has the start time $2.
-const killProcess = `[ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20)" != "$2" ] || kill -9 "$1"`
+const killProcess = `[ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20)" != "$2" ` +
+	`] || kill -9 "$1"`

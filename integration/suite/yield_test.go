@@ -48,7 +48,8 @@ func (f fixture) addMemlockRuntimes(t *testing.T) (remove func()) {
 
 func (f fixture) configureContainerd(t *testing.T, config string) {
 	t.Helper()
-	if err := f.PushFrom(t.Context(), strings.NewReader(config), containerdConfig, 0o644); err != nil {
+	if err := f.PushFrom(t.Context(), strings.NewReader(config), containerdConfig,
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	f.restartContainerd(t)
@@ -92,7 +93,8 @@ func TestCoreLimitInTheSpec(t *testing.T) {
 		t.Run(h+", plain pod", func(t *testing.T) { // checks the handler itself
 			p := plain()
 			p.Handler = handler
-			if got := f.memlock(t, f.run(t, p, cri.Container{MemoryLimit: gib})); got != both(specMemlock) {
+			if got := f.memlock(t, f.run(t, p, cri.Container{MemoryLimit: gib})); got !=
+				both(specMemlock) {
 				t.Errorf("the kernel has %s, want %s", got, both(specMemlock))
 			}
 		})
@@ -106,14 +108,16 @@ func TestCoreLimitInTheSpec(t *testing.T) {
 			"lower than asked":  {"7Gi", 8 * gib, false},
 		} {
 			t.Run(h+", "+name, func(t *testing.T) {
-				p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: test.value})
+				p := launcher(map[string]string{api.RequiresLockKey: "true",
+					api.ValueKey: test.value})
 				p.Handler = handler
 				if test.yield {
 					f.checkYield(t, p, specMemlock)
 					f.awaitEvent(t, p, agentapi.ReasonLimitYielded)
 					return
 				}
-				if got := f.memlock(t, f.run(t, p, cri.Container{MemoryLimit: gib})); got != both(test.asked) {
+				if got := f.memlock(t, f.run(t, p, cri.Container{MemoryLimit: gib})); got !=
+					both(test.asked) {
 					t.Errorf("the kernel has %s, want %s", got, both(test.asked))
 				}
 				f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)

@@ -34,7 +34,8 @@ func kill(t *testing.T, all ...*subject) {
 		if err := s.signal(unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}}, 10000); n != 1 {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}},
+			10000); n != 1 {
 			t.Fatalf("%s does not end: %v", s.name, err)
 		}
 	}
@@ -65,15 +66,17 @@ func TestChecker(t *testing.T) {
 			c.expectEnd(s.launcher, s.vm)
 			kill(t, s.launcher)
 		}, finding: "outlives its launcher"},
-		"VM outlives its launcher within its extra time": {happens: func(t *testing.T, c *checker, s cast) {
-			s.vm.extraTime = time.Hour
-			c.expectEnd(s.launcher, s.vm)
-			kill(t, s.launcher)
-		}},
-		"VM outlives its launcher while the agent is away": {happens: func(t *testing.T, c *checker, s cast) {
-			c.expectEnd(s.launcher, s.vm)
-			kill(t, s.launcher)
-		}, down: true},
+		"VM outlives its launcher within its extra time": {
+			happens: func(t *testing.T, c *checker, s cast) {
+				s.vm.extraTime = time.Hour
+				c.expectEnd(s.launcher, s.vm)
+				kill(t, s.launcher)
+			}},
+		"VM outlives its launcher while the agent is away": {
+			happens: func(t *testing.T, c *checker, s cast) {
+				c.expectEnd(s.launcher, s.vm)
+				kill(t, s.launcher)
+			}, down: true},
 		"VM ends with its launcher": {happens: func(t *testing.T, c *checker, s cast) {
 			c.expectEnd(s.launcher, s.vm)
 			kill(t, s.launcher, s.vm)

@@ -14,7 +14,8 @@ import (
 // renewTimeout bounds the renewal of one launcher, including a restart of containerd.
 const renewTimeout = 90 * time.Second
 
-// renewEnded starts new instances for launchers that ended, several at a time, until the context ends.
+// renewEnded starts new instances for launchers that ended, several at a time, until the context
+// ends.
 func (w *world) renewEnded(ctx context.Context) {
 	workers := make(chan struct{}, w.workers)
 	for ctx.Err() == nil {

@@ -113,8 +113,10 @@ func (w *world) printReport(took time.Duration) error {
 	c := w.check
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fmt.Printf("\nsteps: %d in %.0f s; seed: %d; VMs: %d; ", w.steps, took.Seconds(), w.seed, w.count.Load())
-	fmt.Printf("longest life of an orphan: %.2f s; findings: %d\n", c.worst.Seconds(), len(c.findings))
+	fmt.Printf("\nsteps: %d in %.0f s; seed: %d; VMs: %d; ", w.steps, took.Seconds(), w.seed,
+		w.count.Load())
+	fmt.Printf("longest life of an orphan: %.2f s; findings: %d\n", c.worst.Seconds(),
+		len(c.findings))
 	for _, text := range c.findings {
 		fmt.Println("  " + text)
 	}

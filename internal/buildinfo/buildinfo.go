@@ -9,8 +9,9 @@ import (
 
 // Info identifies a build.
 type Info struct {
-	Version   string `json:"version"`  // a release, or "devel"
-	Revision  string `json:"revision"` // commit, with "-dirty" for a changed tree; "unknown" outside a repository
+	Version string `json:"version"` // a release, or "devel"
+	// commit, with "-dirty" for a changed tree; "unknown" outside a repository
+	Revision  string `json:"revision"`
 	GoVersion string `json:"goVersion"`
 }
 

@@ -10,17 +10,21 @@ import (
 
 func TestFrom(t *testing.T) {
 	vcs := func(modified string) []debug.BuildSetting {
-		return []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: modified}}
+		return []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"},
+			{Key: "vcs.modified", Value: modified}}
 	}
 	tests := map[string]struct {
 		build   debug.BuildInfo
 		version string
 		want    Info
 	}{
-		"nothing known":       {want: Info{Version: "devel", Revision: "unknown"}},
-		"stamped by the tool": {debug.BuildInfo{Main: debug.Module{Version: "v1.0.0"}, Settings: vcs("false")}, "", Info{"v1.0.0", "abc", ""}},
-		"a changed tree":      {debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs("true")}, "", Info{"devel", "abc-dirty", ""}},
-		"stamped by hand":     {debug.BuildInfo{GoVersion: "go1", Main: debug.Module{Version: "v1.0.0"}}, "v2", Info{"v2", "unknown", "go1"}},
+		"nothing known": {want: Info{Version: "devel", Revision: "unknown"}},
+		"stamped by the tool": {debug.BuildInfo{Main: debug.Module{Version: "v1.0.0"},
+			Settings: vcs("false")}, "", Info{"v1.0.0", "abc", ""}},
+		"a changed tree": {debug.BuildInfo{Main: debug.Module{Version: "(devel)"},
+			Settings: vcs("true")}, "", Info{"devel", "abc-dirty", ""}},
+		"stamped by hand": {debug.BuildInfo{GoVersion: "go1",
+			Main: debug.Module{Version: "v1.0.0"}}, "v2", Info{"v2", "unknown", "go1"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

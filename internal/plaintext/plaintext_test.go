@@ -13,7 +13,8 @@ func TestOneLine(t *testing.T) {
 }
 
 func TestPrintable(t *testing.T) {
-	if got, want := plaintext.Printable("größe\n\x1b[31m\t\xff", '?'), "größe\n?[31m?\ufffd"; got != want {
+	if got, want := plaintext.Printable("größe\n\x1b[31m\t\xff", '?'),
+		"größe\n?[31m?\ufffd"; got != want {
 		t.Errorf("Printable = %q, want %q", got, want)
 	}
 }

@@ -37,7 +37,8 @@ func (g *Guard) compareFile(f finding, given api.CgroupSetting, content, cgroup 
 	file, ok := api.LookupCgroupFile(given.File)
 	switch {
 	case !ok || !file.Shows(content, given.Value):
-		return f.differs(fmt.Sprintf("%s was set to %q but the kernel shows %q", given.File, given.Quantity(), f.seen))
+		return f.differs(fmt.Sprintf("%s was set to %q but the kernel shows %q", given.File,
+			given.Quantity(), f.seen))
 	case file.Protection:
 		return g.checkProtection(f, given, content, cgroup)
 	}
@@ -46,15 +47,18 @@ func (g *Guard) compareFile(f finding, given api.CgroupSetting, content, cgroup 
 
 func (f finding) differs(message string) finding {
 	f.status, f.message = agentapi.StatusDiffers, message
-	f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonCgroupDiffers, Message: message}
+	f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonCgroupDiffers,
+		Message: message}
 	return f
 }
 
 func (f finding) unreadable(s api.CgroupSetting, err error) finding {
 	if errors.Is(err, fs.ErrNotExist) {
 		controller, _, _ := strings.Cut(s.File, ".")
-		return f.differs(fmt.Sprintf("%s was set to %q but the container's cgroup has no such file: "+
-			"the %s controller is not enabled for it, or this kernel lacks the file", s.File, s.Quantity(), controller))
+		return f.differs(fmt.Sprintf("%s was set to %q but the container's cgroup has no such "+
+			"file: "+
+			"the %s controller is not enabled for it, or this kernel lacks the file", s.File,
+			s.Quantity(), controller))
 	}
 	f.status, f.message = agentapi.StatusUnknown, err.Error()
 	return f
@@ -73,9 +77,11 @@ func (g *Guard) checkProtection(f finding, s api.CgroupSetting, content, cgroup 
 		}
 		if has, ok := host.ParseLimit(content); ok && has < granted {
 			f.status = agentapi.StatusIneffective
-			f.message = fmt.Sprintf("%s is %s but has no more effect than that of its ancestor %s, which is %s",
+			f.message = fmt.Sprintf("%s is %s but has no more effect than that of its ancestor "+
+				"%s, which is %s",
 				s.File, granted, dir, has)
-			f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonCgroupIneffective, Message: f.message}
+			f.event = &agentapi.Event{Type: agentapi.Warning,
+				Reason: agentapi.ReasonCgroupIneffective, Message: f.message}
 			return f
 		}
 	}

@@ -26,33 +26,42 @@ func TestGuardCgroupFiles(t *testing.T) {
 		},
 		"different value": {
 			high, map[string]string{cgroup + "/memory.high": "max\n"},
-			agentapi.StatusDiffers, "max", agentapi.ReasonCgroupDiffers, `was set to "9Gi" but the kernel shows "max"`,
+			agentapi.StatusDiffers, "max", agentapi.ReasonCgroupDiffers,
+			`was set to "9Gi" but the kernel shows "max"`,
 		},
 		"missing file": {
-			high, nil, agentapi.StatusDiffers, "", agentapi.ReasonCgroupDiffers, "memory controller is not enabled",
+			high, nil, agentapi.StatusDiffers, "", agentapi.ReasonCgroupDiffers,
+			"memory controller is not enabled",
 		},
 		"lines for several devices": {
 			api.CgroupSetting{File: "io.max", Value: "8:0 rbps=1048576"},
-			map[string]string{cgroup + "/io.max": "7:0 rbps=1 wbps=max riops=max wiops=max\n8:0 rbps=1048576 wbps=max riops=max wiops=max\n"},
-			agentapi.StatusApplied, "7:0 rbps=1 wbps=max riops=max wiops=max; 8:0 rbps=1048576 wbps=max riops=max wiops=max", "", "",
+			map[string]string{cgroup + "/io.max": "7:0 rbps=1 wbps=max riops=max wiops=max\n8:0 " +
+				"rbps=1048576 wbps=max riops=max wiops=max\n"},
+			agentapi.StatusApplied, "7:0 rbps=1 wbps=max riops=max wiops=max; 8:0 rbps=1048576 " +
+				"wbps=max riops=max wiops=max", "", "",
 		},
 		"protection in every ancestor": {
 			low, map[string]string{
-				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "max\n", "/kubepods.slice/memory.low": "1073741824\n",
+				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "max\n",
+				"/kubepods.slice/memory.low": "1073741824\n",
 			},
 			agentapi.StatusApplied, "1Gi", "", "",
 		},
 		"protection missing in the pod": {
 			low, map[string]string{
-				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "0\n", "/kubepods.slice/memory.low": "max\n",
+				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "0\n",
+				"/kubepods.slice/memory.low": "max\n",
 			},
-			agentapi.StatusIneffective, "1Gi", agentapi.ReasonCgroupIneffective, "ancestor " + podCgroup + ", which is 0",
+			agentapi.StatusIneffective, "1Gi", agentapi.ReasonCgroupIneffective,
+			"ancestor " + podCgroup + ", which is 0",
 		},
 		"too little protection at the top": {
 			low, map[string]string{
-				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "max\n", "/kubepods.slice/memory.low": "4096\n",
+				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "max\n",
+				"/kubepods.slice/memory.low": "4096\n",
 			},
-			agentapi.StatusIneffective, "1Gi", agentapi.ReasonCgroupIneffective, "ancestor /kubepods.slice, which is 4Ki",
+			agentapi.StatusIneffective, "1Gi", agentapi.ReasonCgroupIneffective,
+			"ancestor /kubepods.slice, which is 4Ki",
 		},
 		"protection of 0": {
 			api.CgroupSetting{File: "memory.low", Value: "0"},
@@ -62,20 +71,23 @@ func TestGuardCgroupFiles(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			withBench(t, benchConfig{cgroup: []api.CgroupSetting{test.given}}, func(t *testing.T, b *bench) {
-				b.kernel.Start(100, cgroup, same(5*gi))
-				write(b.kernel, test.files)
-				b.check(t)
-				s := b.check(t).Settings[1]
-				if s.Status != test.status || s.Observed != test.seen || !strings.Contains(s.Message, test.text) {
-					t.Errorf("setting = %+v, want %s, seen %q, message with %q", s, test.status, test.seen, test.text)
-				}
-				if test.reason == "" {
-					b.expectReasons(t)
-				} else {
-					b.expectReasons(t, test.reason)
-				}
-			})
+			withBench(t, benchConfig{cgroup: []api.CgroupSetting{test.given}},
+				func(t *testing.T, b *bench) {
+					b.kernel.Start(100, cgroup, same(5*gi))
+					write(b.kernel, test.files)
+					b.check(t)
+					s := b.check(t).Settings[1]
+					if s.Status != test.status || s.Observed != test.seen ||
+						!strings.Contains(s.Message, test.text) {
+						t.Errorf("setting = %+v, want %s, seen %q, message with %q", s, test.status,
+							test.seen, test.text)
+					}
+					if test.reason == "" {
+						b.expectReasons(t)
+					} else {
+						b.expectReasons(t, test.reason)
+					}
+				})
 		})
 	}
 }

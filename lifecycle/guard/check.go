@@ -32,7 +32,8 @@ func (g *Guard) check(containerID string) {
 	if !ok || l.State != agentapi.StateRunning || l.Container.PID == 0 {
 		return
 	}
-	log := g.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name, "pid", l.Container.PID)
+	log := g.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name,
+		"pid", l.Container.PID)
 	cgroup, err := g.locate(l)
 	if err == nil {
 		err = g.checkSettings(l, cgroup, log)
@@ -117,7 +118,8 @@ func (g *Guard) checkSettings(l registry.Launcher, cgroup string, log *slog.Logg
 func unknown(l registry.Launcher, err error) []finding {
 	var findings []finding
 	for _, s := range l.Settings {
-		findings = append(findings, finding{setting: s.Name, status: agentapi.StatusUnknown, message: err.Error()})
+		findings = append(findings, finding{setting: s.Name, status: agentapi.StatusUnknown,
+			message: err.Error()})
 	}
 	return findings
 }

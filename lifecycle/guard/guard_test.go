@@ -51,10 +51,12 @@ func withBench(t *testing.T, cfg benchConfig, test func(t *testing.T, b *bench))
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{
-			registry: registry.New(), kernel: lifecycletest.NewKernel(), recorder: &lifecycletest.Recorder{},
+			registry: registry.New(), kernel: lifecycletest.NewKernel(),
+			recorder: &lifecycletest.Recorder{},
 		}
 		b.guard = guard.New(guard.Config{
-			Registry: b.registry, Kernel: b.kernel, Recorder: b.recorder, Logger: slog.New(slog.DiscardHandler),
+			Registry: b.registry, Kernel: b.kernel, Recorder: b.recorder,
+			Logger: slog.New(slog.DiscardHandler),
 			Repair: cfg.repair, Interval: cfg.interval,
 		})
 		b.registry.Put(newLauncher(cfg.cgroup))
@@ -73,14 +75,16 @@ func newLauncher(files []api.CgroupSetting) registry.Launcher {
 			Pod:       agentapi.PodRef{Namespace: "ns", Name: "pod-u", UID: "u"},
 			Container: agentapi.ContainerRef{Name: "compute", ID: "id", PID: 100},
 			State:     agentapi.StateRunning,
-			Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: demand.String(), Status: agentapi.StatusPending}},
+			Settings: []agentapi.Setting{{Name: agentapi.MemlockSetting,
+				Requested: demand.String(), Status: agentapi.StatusPending}},
 		},
 		SandboxID: "sandbox-u",
 		Demand:    &demand,
 		Given:     registry.Given{Memlock: &demand, Cgroup: files},
 	}
 	for _, s := range files {
-		l.Settings = append(l.Settings, agentapi.Setting{Name: s.File, Requested: s.Value, Status: agentapi.StatusPending})
+		l.Settings = append(l.Settings, agentapi.Setting{Name: s.File, Requested: s.Value,
+			Status: agentapi.StatusPending})
 	}
 	return l
 }
@@ -127,12 +131,14 @@ func TestGuardReports(t *testing.T) {
 			}
 		}
 		b.expectReasons(t, agentapi.ReasonLimitMissing)
-		for _, want := range []string{"1 of 2 processes", "5Gi", "process 100 had 64Ki (hard 8Mi)", `"report"`} {
+		for _, want := range []string{"1 of 2 processes", "5Gi", "process 100 had 64Ki (hard 8Mi)",
+			`"report"`} {
 			if text := b.check(t).Settings[0].Message; !strings.Contains(text, want) {
 				t.Errorf("message lacks %q: %s", want, text)
 			}
 		}
-		want := `processes of the launcher may lock less than 5Gi; policy says memlock.repair: "report", so nothing was done`
+		want := `processes of the launcher may lock less than 5Gi; policy says memlock.repair: ` +
+			`"report", so nothing was done`
 		if got := b.recorder.Events()[0].Message; got != want {
 			t.Errorf("event = %q, want %q", got, want)
 		}
@@ -171,7 +177,8 @@ func TestGuardRepairsNewProcesses(t *testing.T) {
 		b.kernel.BeforeSet = func(host.Process) error {
 			if children > 0 {
 				children--
-				b.kernel.Start(200+children, cgroup, same(65536)) // forked just before the repair of its parent
+				// forked just before the repair of its parent
+				b.kernel.Start(200+children, cgroup, same(65536))
 			}
 			return nil
 		}
@@ -231,7 +238,8 @@ func TestGuardReportsFailedRepair(t *testing.T) {
 		b.kernel.BeforeSet = func(host.Process) error { return errors.New("not permitted") }
 		b.kernel.Start(100, cgroup, same(65536))
 		s := b.check(t).Settings[0]
-		if s.Status != agentapi.StatusDiffers || !strings.Contains(s.Message, "repair failed: not permitted") {
+		if s.Status != agentapi.StatusDiffers ||
+			!strings.Contains(s.Message, "repair failed: not permitted") {
 			t.Errorf("setting = %+v, want a message with the reason", s)
 		}
 		b.expectReasons(t, agentapi.ReasonLimitMissing)
@@ -267,7 +275,8 @@ func TestGuardKeepsYieldedSettings(t *testing.T) {
 			l.Settings[0].Status, l.Settings[0].Message = agentapi.StatusYielded, "as it was"
 		})
 		b.kernel.Start(100, cgroup, same(8*gi))
-		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusYielded || s.Message != "as it was" || s.Observed != "8Gi" {
+		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusYielded ||
+			s.Message != "as it was" || s.Observed != "8Gi" {
 			t.Errorf("setting = %+v, want yielded, seen 8Gi", s)
 		}
 	})
@@ -302,7 +311,8 @@ func TestGuardOutlivesTheFirstProcess(t *testing.T) {
 		b.kernel.Start(101, cgroup, same(5*gi))
 		b.check(t)
 		b.kernel.Exit(100)
-		if l := b.check(t); l.State != agentapi.StateRunning || l.Settings[0].Status != agentapi.StatusApplied {
+		if l := b.check(t); l.State != agentapi.StateRunning ||
+			l.Settings[0].Status != agentapi.StatusApplied {
 			t.Errorf("launcher = %+v, want it running", l)
 		}
 	})

@@ -15,7 +15,8 @@ func (b *bench) withVM(lock host.Rlimit) host.Process {
 	vm := b.kernel.Start(101, cgroup, lock)
 	b.registry.Update("id", func(l *registry.Launcher) {
 		ceiling := host.Limit(16 * gi)
-		l.Ceiling, l.VMs = &ceiling, []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}}
+		l.Ceiling, l.VMs = &ceiling,
+			[]agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}}
 	})
 	return vm
 }
@@ -24,7 +25,8 @@ func (b *bench) withVM(lock host.Rlimit) host.Process {
 func TestVMLockIsCounted(t *testing.T) {
 	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
 		vm := b.withVM(same(5 * gi))
-		for _, c := range []struct{ lock, want host.Limit }{{8 * gi, 8 * gi}, {6 * gi, 6 * gi}, {3 * gi, 5 * gi}, {9 * gi, 9 * gi}} {
+		for _, c := range []struct{ lock, want host.Limit }{{8 * gi, 8 * gi}, {6 * gi, 6 * gi},
+			{3 * gi, 5 * gi}, {9 * gi, 9 * gi}} {
 			b.registry.Update("id", func(l *registry.Launcher) { l.SetLock(vm, c.lock) })
 			if got := b.granted(); host.Limit(got) != c.want {
 				t.Errorf("account %d with a lock of %s, want %s", got, c.lock, c.want)
@@ -38,7 +40,8 @@ func TestVMLockIsCounted(t *testing.T) {
 			l.SetMemoryRequirement(vm, 3)
 			l.VMs = nil
 		})
-		if l, _ := b.registry.Find("id"); l.Live != nil || l.MemoryRequirement() != 0 || b.granted() != 5*gi {
+		if l, _ := b.registry.Find("id"); l.Live != nil || l.MemoryRequirement() != 0 ||
+			b.granted() != 5*gi {
 			t.Errorf("live limits of an ended VM: %+v, account %d", l.Live, b.granted())
 		}
 	})
@@ -70,7 +73,8 @@ func TestGuardReportsVMLock(t *testing.T) {
 		vm := b.withVM(same(6 * gi))
 		b.registry.Update("id", func(l *registry.Launcher) { l.SetLock(vm, 8*gi) })
 		s := b.check(t).Settings[0]
-		if want := "less than 8Gi: process 101 had 6Gi"; s.Status != agentapi.StatusDiffers || !strings.Contains(s.Message, want) {
+		if want := "less than 8Gi: process 101 had 6Gi"; s.Status != agentapi.StatusDiffers ||
+			!strings.Contains(s.Message, want) {
 			t.Errorf("setting = %+v, want differs, with %q", s, want)
 		}
 	})

@@ -43,7 +43,8 @@ type lockScan struct {
 func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error) {
 	s := lockScan{
 		kernel: g.Kernel, repair: g.Repair, known: map[host.Process]bool{}, vms: l.VMLocks(),
-		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited}, extra: map[host.Process]host.Limit{}, launcher: l.Container.PID, inherited: host.Unlimited,
+		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
+		extra:  map[host.Process]host.Limit{}, launcher: l.Container.PID, inherited: host.Unlimited,
 	}
 	if l.Given.Memlock != nil {
 		s.want = *l.Given.Memlock
@@ -62,7 +63,8 @@ func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error
 		}
 	}
 	if s.read == 0 {
-		return finding{}, fmt.Errorf("the processes of cgroup %s exit before the guard can read them", cgroup)
+		return finding{}, fmt.Errorf("the processes of cgroup %s exit before the guard can "+
+			"read them", cgroup)
 	}
 	g.adoptLocks(l, &s)
 	f := finding{setting: agentapi.MemlockSetting, seen: s.lowest.Soft.String()}
@@ -79,7 +81,8 @@ func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error
 // needs the limit, because the limit exists for it.
 func (g *Guard) requiresAll(l registry.Launcher, cgroup string, want host.Limit) (bool, error) {
 	was := l.Setting(agentapi.MemlockSetting)
-	if was != nil && (was.Status == agentapi.StatusDiffers || was.Status == agentapi.StatusRepaired) {
+	if was != nil && (was.Status == agentapi.StatusDiffers ||
+		was.Status == agentapi.StatusRepaired) {
 		return true, nil
 	}
 	procs, err := g.processes(cgroup)
@@ -189,10 +192,12 @@ func (s *lockScan) evaluate(f *finding, l registry.Launcher) {
 		s.setApplied(f, l)
 	case !s.missing:
 		f.status, f.message, f.repair = agentapi.StatusRepaired, s.message(), true
-		f.event = &agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonLimitRepaired, Message: s.summary()}
+		f.event = &agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonLimitRepaired,
+			Message: s.summary()}
 	default:
 		f.status, f.message = agentapi.StatusDiffers, s.message()
-		f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonLimitMissing, Message: s.summary()}
+		f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonLimitMissing,
+			Message: s.summary()}
 	}
 }
 
@@ -200,8 +205,10 @@ func (s *lockScan) evaluate(f *finding, l registry.Launcher) {
 func (s *lockScan) setApplied(f *finding, l registry.Launcher) {
 	f.status = agentapi.StatusApplied
 	if s.short > 0 {
-		f.message = fmt.Sprintf("%d of %d processes may lock less than %s, for example process %d with %s: "+
-			"lowered after the start, left unchanged", s.short, len(s.known), s.required, s.first.PID, s.actual.Soft)
+		f.message = fmt.Sprintf("%d of %d processes may lock less than %s, for example process "+
+			"%d with %s: "+
+			"lowered after the start, left unchanged", s.short, len(s.known), s.required,
+			s.first.PID, s.actual.Soft)
 	}
 	if was := l.Setting(agentapi.MemlockSetting); was != nil && keepsStatus(was.Status) {
 		f.status, f.message = was.Status, was.Message
@@ -216,7 +223,8 @@ func keepsStatus(s agentapi.Status) bool {
 // message has all details, for users and the log.
 func (s *lockScan) message() string {
 	return fmt.Sprintf("%d of %d processes may lock less than %s: process %d had %s (hard %s)",
-		s.short, len(s.known), s.required, s.first.PID, s.actual.Soft, s.actual.Hard) + s.outcome(s.failed)
+		s.short, len(s.known), s.required, s.first.PID, s.actual.Soft, s.actual.Hard) +
+		s.outcome(s.failed)
 }
 
 // summary leaves out values that change between checks, so that equal Events are counted as one.
@@ -225,7 +233,8 @@ func (s *lockScan) summary() string {
 	if errno, ok := errors.AsType[syscall.Errno](s.failed); ok {
 		why = errno
 	}
-	return fmt.Sprintf("processes of the launcher may lock less than %s", s.required) + s.outcome(why)
+	return fmt.Sprintf("processes of the launcher may lock less than %s", s.required) +
+		s.outcome(why)
 }
 
 func (s *lockScan) outcome(why error) string {

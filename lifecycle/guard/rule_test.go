@@ -25,7 +25,8 @@ func TestGuardKeepsLimitLoweredAfterTheStart(t *testing.T) {
 			if s.Status != agentapi.StatusApplied || s.Observed != "5Gi" {
 				t.Errorf("setting = %+v, want applied, seen 5Gi", s)
 			}
-			want := "1 of 2 processes may lock less than 5Gi, for example process 123 with 2Gi: lowered after the start, left unchanged"
+			want := "1 of 2 processes may lock less than 5Gi, for example process 123 with 2Gi: " +
+				"lowered after the start, left unchanged"
 			if s.Message != want {
 				t.Errorf("message = %q, want %q", s.Message, want)
 			}
@@ -50,7 +51,8 @@ func TestGuardRepairsAllIfTheFirstProcessLacksTheLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
-				b.registry.Update("id", func(l *registry.Launcher) { l.Cgroup = cgroup }) // of an earlier check
+				// of an earlier check
+				b.registry.Update("id", func(l *registry.Launcher) { l.Cgroup = cgroup })
 				first(b)
 				child := b.kernel.Start(101, cgroup, same(65536))
 				if s := b.check(t).Settings[0]; s.Status != agentapi.StatusRepaired {
@@ -104,10 +106,13 @@ func TestGuardLimitsRepairEvents(t *testing.T) {
 
 func TestGuardEventNamesNoPID(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
-		b.kernel.BeforeSet = func(p host.Process) error { return fmt.Errorf("prlimit of process %d: %w", p.PID, syscall.EPERM) }
+		b.kernel.BeforeSet = func(p host.Process) error {
+			return fmt.Errorf("prlimit of process %d: %w", p.PID, syscall.EPERM)
+		}
 		b.kernel.Start(100, cgroup, same(65536))
 		b.check(t)
-		want := "processes of the launcher may lock less than 5Gi; repair failed: operation not permitted"
+		want := "processes of the launcher may lock less than 5Gi; repair failed: operation not " +
+			"permitted"
 		if got := b.recorder.Events()[0].Message; got != want {
 			t.Errorf("event = %q, want %q", got, want)
 		}

@@ -44,7 +44,8 @@ func NewLinuxKernel(proc, cgroup string) (*LinuxKernel, error) {
 // checkProcfs reads process 1, which always runs and usually belongs to another user.
 func (k *LinuxKernel) checkProcfs() error {
 	if _, err := k.startTime(1); err != nil {
-		return fmt.Errorf("%s hides process 1: mount it without hidepid, or give the agent CAP_SYS_PTRACE: %w", k.proc, err)
+		return fmt.Errorf("%s hides process 1: mount it without hidepid, or give the agent "+
+			"CAP_SYS_PTRACE: %w", k.proc, err)
 	}
 	return nil
 }
@@ -169,13 +170,15 @@ func (k *LinuxKernel) namespaceRoot() (string, error) {
 		return "/", nil
 	}
 	for dirs := []string{"/"}; len(dirs) > 0; dirs = dirs[1:] {
-		if root, ok := strings.CutSuffix(dirs[0], strings.TrimSuffix(own, "/")); ok && k.lists(dirs[0], os.Getpid()) {
+		if root, ok := strings.CutSuffix(dirs[0], strings.TrimSuffix(own, "/")); ok &&
+			k.lists(dirs[0], os.Getpid()) {
 			return path.Join("/", root), nil
 		}
 		dirs = append(dirs, k.children(dirs[0])...)
 	}
-	return "", fmt.Errorf("own cgroup %s is not below %s: mount the host's cgroup v2 hierarchy there, "+
-		"and use the host's pid namespace", own, k.cgroup)
+	return "",
+		fmt.Errorf("own cgroup %s is not below %s: mount the host's cgroup v2 hierarchy there, "+
+			"and use the host's pid namespace", own, k.cgroup)
 }
 
 func (k *LinuxKernel) lists(cgroup string, pid int) bool {

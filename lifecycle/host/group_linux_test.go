@@ -39,7 +39,8 @@ func TestReapedLeaderOfAProcessGroup(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || !strings.Contains(line, "started") {
+	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil ||
+		!strings.Contains(line, "started") {
 		t.Fatalf("%q, %v", line, err)
 	}
 	leader, err := p.Identify(cmd.Process.Pid)

@@ -45,7 +45,8 @@ func NewLinuxProcesses(kernel *LinuxKernel) (*LinuxProcesses, error) {
 		err = l.listen(l.stop, 0)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for the end of processes: %w", err), unix.Close(l.epoll))
+		return nil, errors.Join(fmt.Errorf("wait for the end of processes: %w", err),
+			unix.Close(l.epoll))
 	}
 	go l.wait()
 	return l, nil
@@ -59,7 +60,8 @@ func (l *LinuxProcesses) Close() error {
 }
 
 func (l *LinuxProcesses) listen(fd int, key uint64) error {
-	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(key)), Pad: int32(uint32(key >> 32))}
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(key)),
+		Pad: int32(uint32(key >> 32))}
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event)
 }
 
@@ -121,7 +123,8 @@ func (l *LinuxProcesses) OpenHandle(p Process, ended func()) (Handle, error) {
 	err = l.listen(fd, h.key)
 	l.mu.Unlock()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for the end of process %d: %w", p.PID, err), h.Close())
+		return nil, errors.Join(fmt.Errorf("wait for the end of process %d: %w", p.PID, err),
+			h.Close())
 	}
 	return h, nil
 }
@@ -146,7 +149,8 @@ func (h *pidfd) signal(sig unix.Signal) error {
 	h.holder.mu.Lock()
 	defer h.holder.mu.Unlock()
 	if err := unix.PidfdSendSignal(h.fd, sig, nil, 0); err != nil {
-		return fmt.Errorf("send %s to process %d: %w", unix.SignalName(sig), h.pid, goneIf(err, unix.ESRCH))
+		return fmt.Errorf("send %s to process %d: %w", unix.SignalName(sig), h.pid,
+			goneIf(err, unix.ESRCH))
 	}
 	return nil
 }

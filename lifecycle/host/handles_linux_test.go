@@ -13,12 +13,14 @@ import (
 
 func TestLinuxProcesses(t *testing.T) {
 	mount := cgroup2(t)
-	lifecycletest.TestProcesses(t, func(t *testing.T) (lifecycletest.Machine, supervisor.Processes) {
+	lifecycletest.TestProcesses(t, func(t *testing.T) (lifecycletest.Machine,
+		supervisor.Processes) {
 		kernel, err := host.NewLinuxKernel("/proc", mount)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &linuxMachine{mount: mount, kernel: kernel, children: map[int]*exec.Cmd{}}, newProcesses(t, kernel)
+		return &linuxMachine{mount: mount, kernel: kernel, children: map[int]*exec.Cmd{}},
+			newProcesses(t, kernel)
 	})
 }
 
@@ -64,7 +66,8 @@ func TestZombieHasEnded(t *testing.T) {
 	}
 	<-ended
 	var info unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT,
+		nil); err != nil {
 		t.Errorf("the process is no zombie, so the test proves nothing: %v", err)
 	}
 	if err := h.Close(); err != nil {

@@ -40,7 +40,8 @@ func cgroup2(t *testing.T) string {
 	t.Helper()
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		var st unix.Statfs_t
-		if unix.Statfs(mount, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC && unix.Access(mount, unix.W_OK) == nil {
+		if unix.Statfs(mount, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC &&
+			unix.Access(mount, unix.W_OK) == nil {
 			return mount
 		}
 	}
@@ -141,7 +142,8 @@ func TestLinuxKernelOwnCgroup(t *testing.T) {
 }
 
 func TestLinuxKernelNeedsCgroup2(t *testing.T) {
-	if _, err := host.NewLinuxKernel("/proc", t.TempDir()); err == nil || !strings.Contains(err.Error(), "cgroup v2") {
+	if _, err := host.NewLinuxKernel("/proc", t.TempDir()); err == nil ||
+		!strings.Contains(err.Error(), "cgroup v2") {
 		t.Errorf("error = %v, want one that asks for cgroup v2", err)
 	}
 }
@@ -151,7 +153,8 @@ func TestLinuxKernelRefusesHidepid(t *testing.T) {
 	if err := os.Symlink("/proc/self", filepath.Join(proc, "self")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := host.NewLinuxKernel(proc, cgroup2(t)); err == nil || !strings.Contains(err.Error(), "hides process 1: mount it without hidepid") {
+	if _, err := host.NewLinuxKernel(proc, cgroup2(t)); err == nil ||
+		!strings.Contains(err.Error(), "hides process 1: mount it without hidepid") {
 		t.Errorf("error = %v, want one that names hidepid", err)
 	}
 }

@@ -20,7 +20,8 @@ func RaiseMemlock(k Kernel, p Process, to Limit) error {
 	}
 	has, err = k.Memlock(p)
 	if err == nil && !has.Covers(to) {
-		err = fmt.Errorf("process %d may lock %s (hard %s) after its limit was set to %s: another program sets it as well",
+		err = fmt.Errorf("process %d may lock %s (hard %s) after its limit was set to %s: "+
+			"another program sets it as well",
 			p.PID, has.Soft, has.Hard, to)
 	}
 	return err
@@ -37,7 +38,8 @@ func LowerMemlock(k Kernel, p Process, to Limit) error {
 	if err := lockedWithin(k, p, to); err != nil {
 		return err
 	}
-	if err := k.SetMemlock(p, Rlimit{Soft: min(has.Soft, to), Hard: min(has.Hard, to)}); err != nil {
+	if err := k.SetMemlock(p, Rlimit{Soft: min(has.Soft, to), Hard: min(has.Hard, to)}); err !=
+		nil {
 		return err
 	}
 	if err := lockedWithin(k, p, to); err != nil {
@@ -45,7 +47,8 @@ func LowerMemlock(k Kernel, p Process, to Limit) error {
 	}
 	now, err := k.Memlock(p)
 	if err == nil && now.Soft > to {
-		err = fmt.Errorf("process %d may lock %s after its limit was set to %s: another program sets it as well",
+		err = fmt.Errorf("process %d may lock %s after its limit was set to %s: another program "+
+			"sets it as well",
 			p.PID, now.Soft, to)
 	}
 	return err

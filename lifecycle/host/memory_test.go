@@ -12,10 +12,12 @@ import (
 func TestMemlockIsReadBack(t *testing.T) {
 	k := &stubborn{lifecycletest.NewKernel()}
 	p := k.Start(1, "/a", same(4*gi))
-	if err := host.RaiseMemlock(k, p, 5*gi); err == nil || !strings.Contains(err.Error(), "another program sets it") {
+	if err := host.RaiseMemlock(k, p, 5*gi); err == nil ||
+		!strings.Contains(err.Error(), "another program sets it") {
 		t.Errorf("raised: %v", err)
 	}
-	if err := host.LowerMemlock(k, p, 3*gi); err == nil || !strings.Contains(err.Error(), "another program sets it") {
+	if err := host.LowerMemlock(k, p, 3*gi); err == nil ||
+		!strings.Contains(err.Error(), "another program sets it") {
 		t.Errorf("lowered: %v", err)
 	}
 }

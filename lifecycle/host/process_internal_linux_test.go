@@ -101,7 +101,8 @@ func requests(t *testing.T, k *LinuxKernel, p Process) map[string]error {
 	_, arguments := processes.Arguments(p)
 	_, handle := processes.OpenHandle(p, func() {})
 	return map[string]error{
-		"Cgroup": cgroup, "Memlock": memlock, "Identify": identify, "Arguments": arguments, "OpenHandle": handle,
+		"Cgroup": cgroup, "Memlock": memlock, "Identify": identify, "Arguments": arguments,
+		"OpenHandle": handle,
 		"SetMemlock": k.SetMemlock(p, Rlimit{}),
 	}
 }
@@ -132,7 +133,9 @@ func TestThreadIsNotTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(threads, func(e os.DirEntry) bool { return e.Name() != strconv.Itoa(os.Getpid()) })
+	at := slices.IndexFunc(threads, func(e os.DirEntry) bool {
+		return e.Name() != strconv.Itoa(os.Getpid())
+	})
 	if at < 0 {
 		t.Fatal("the test has one thread, so it proves nothing")
 	}

@@ -35,14 +35,16 @@ func TestParseStartTime(t *testing.T) {
 
 // The parser finds the start time behind any process name.
 func FuzzParseStartTime(f *testing.F) {
-	for _, name := range []string{"cat", "a) S 1", "(", ") (", "\n", "x) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"} {
+	for _, name := range []string{"cat", "a) S 1", "(", ") (", "\n", "x) R 1 2 3 4 5 6 7 8 9 10 " +
+		"11 12 13 14 15 16 17 18 19 20"} {
 		f.Add(name, uint64(99))
 	}
 	f.Fuzz(func(t *testing.T, name string, start uint64) {
 		if len(name) > 15 { // TASK_COMM_LEN
 			name = name[:15]
 		}
-		stat := fmt.Sprintf("7 (%s) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 %d 20 21", name, start)
+		stat := fmt.Sprintf("7 (%s) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 %d 20 21",
+			name, start)
 		if got, err := parseStartTime(stat); err != nil || got != start {
 			t.Errorf("parseStartTime(%q) = %d, %v, want %d", stat, got, err, start)
 		}
@@ -54,9 +56,10 @@ func TestParseCgroup(t *testing.T) {
 		content, want string
 		gone, ok      bool
 	}{
-		"cgroup v2":      {"0::/kubepods.slice/a.scope\n", "/kubepods.slice/a.scope", false, true},
-		"both versions":  {"4:memory:/old\n1:name=systemd:/x\n0::/new\n", "/new", false, true},
-		"colons in it":   {"0::/kubepods-x.slice:cri-containerd:ab\n", "/kubepods-x.slice:cri-containerd:ab", false, true},
+		"cgroup v2":     {"0::/kubepods.slice/a.scope\n", "/kubepods.slice/a.scope", false, true},
+		"both versions": {"4:memory:/old\n1:name=systemd:/x\n0::/new\n", "/new", false, true},
+		"colons in it": {"0::/kubepods-x.slice:cri-containerd:ab\n",
+			"/kubepods-x.slice:cri-containerd:ab", false, true},
 		"other root":     {"0::/../../pod\n", "/../../pod", false, true},
 		"removed":        {"0::/a (deleted)\n", "", true, false},
 		"version 1 only": {"4:memory:/old\n", "", false, false},
@@ -86,10 +89,13 @@ func TestContainerCgroup(t *testing.T) {
 	tests := map[string]struct {
 		path, id, want string
 	}{
-		"systemd":              {"/kubepods.slice/kubepods-pod1.slice/cri-containerd-abc.scope", "abc", "/kubepods.slice/kubepods-pod1.slice/cri-containerd-abc.scope"},
-		"cgroupfs":             {"/kubepods/pod1/abc", "abc", "/kubepods/pod1/abc"},
-		"crun's own child":     {"/kubepods/pod1/crio-abc.scope/container", "abc", "/kubepods/pod1/crio-abc.scope"},
-		"made by libvirt":      {"/kubepods/pod1/abc/machine/qemu/vcpu0", "abc", "/kubepods/pod1/abc"},
+		"systemd": {"/kubepods.slice/kubepods-pod1.slice/cri-containerd-abc.scope",
+			"abc", "/kubepods.slice/kubepods-pod1.slice/cri-containerd-abc.scope"},
+		"cgroupfs": {"/kubepods/pod1/abc", "abc", "/kubepods/pod1/abc"},
+		"crun's own child": {"/kubepods/pod1/crio-abc.scope/container", "abc",
+			"/kubepods/pod1/crio-abc.scope"},
+		"made by libvirt": {"/kubepods/pod1/abc/machine/qemu/vcpu0", "abc",
+			"/kubepods/pod1/abc"},
 		"named like it inside": {"/kubepods/pod1/abc/abc/x", "abc", "/kubepods/pod1/abc"},
 		"another container":    {"/kubepods/pod1/def", "abc", ""},
 		"no ID":                {"/kubepods/pod1/abc", "", ""},
@@ -98,7 +104,8 @@ func TestContainerCgroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, ok := ContainerCgroup(test.path, test.id)
 			if got != test.want || ok != (test.want != "") {
-				t.Errorf("containerCgroup(%q, %q) = %q, %v, want %q", test.path, test.id, got, ok, test.want)
+				t.Errorf("containerCgroup(%q, %q) = %q, %v, want %q", test.path, test.id, got,
+					ok, test.want)
 			}
 		})
 	}
@@ -106,7 +113,8 @@ func TestContainerCgroup(t *testing.T) {
 
 func TestLimitString(t *testing.T) {
 	for limit, want := range map[Limit]string{
-		0: "0", 65536: "64Ki", 5 << 30: "5Gi", 1001: "1001", Unlimited: "unlimited", 1 << 63: "9223372036854775808",
+		0: "0", 65536: "64Ki", 5 << 30: "5Gi", 1001: "1001", Unlimited: "unlimited",
+		1 << 63: "9223372036854775808",
 	} {
 		if got := limit.String(); got != want {
 			t.Errorf("Limit(%d) = %q, want %q", uint64(limit), got, want)

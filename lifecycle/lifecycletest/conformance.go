@@ -70,7 +70,8 @@ func testProcesses(t *testing.T, m Machine) {
 	if !slices.Equal(got, want) {
 		t.Errorf("Processes(%s) = %v, want %v", top, got, want)
 	}
-	if only := onlyProcess(t, m, below); only.PID != procs[slices.IndexFunc(procs, isIn(below))].PID || only.Cgroup != below {
+	if only := onlyProcess(t, m, below); only.PID !=
+		procs[slices.IndexFunc(procs, isIn(below))].PID || only.Cgroup != below {
 		t.Errorf("Processes(%s) = %+v, not the process listed for the parent", below, only)
 	}
 }
@@ -87,7 +88,8 @@ func testLocked(t *testing.T, m Machine) {
 	if locked, err := m.Kernel().Locked(p); locked != 0 || err != nil {
 		t.Errorf("Locked = %d, %v, want 0", locked, err)
 	}
-	if _, err := m.Kernel().Locked(host.Process{PID: p.PID, StartTime: p.StartTime + 1}); !errors.Is(err, host.ErrGone) {
+	if _, err := m.Kernel().Locked(host.Process{PID: p.PID,
+		StartTime: p.StartTime + 1}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Locked of a former process: %v, want ErrGone", err)
 	}
 	m.Kill(t, p.PID)
@@ -166,7 +168,8 @@ func testExited(t *testing.T, m Machine) {
 	_, cgroupErr := m.Kernel().Cgroup(pid)
 	_, readErr := m.Kernel().Memlock(p)
 	setErr := m.Kernel().SetMemlock(p, host.Rlimit{})
-	for call, err := range map[string]error{"Cgroup": cgroupErr, "Memlock": readErr, "SetMemlock": setErr} {
+	for call, err := range map[string]error{"Cgroup": cgroupErr, "Memlock": readErr,
+		"SetMemlock": setErr} {
 		if !errors.Is(err, host.ErrGone) {
 			t.Errorf("%s of an ended process: %v, want ErrGone", call, err)
 		}
@@ -180,9 +183,12 @@ func testReadCgroup(t *testing.T, m Machine) {
 	if err != nil || strings.TrimSpace(content) != strconv.Itoa(pid) {
 		t.Errorf("cgroup.procs = %q, %v, want %d", content, err, pid)
 	}
-	for _, missing := range []struct{ cgroup, file string }{{cgroup, "no.such"}, {cgroup + "/none", "cgroup.procs"}} {
-		if _, err := m.Kernel().ReadCgroup(missing.cgroup, missing.file); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("ReadCgroup(%s, %s): %v, want fs.ErrNotExist", missing.cgroup, missing.file, err)
+	for _, missing := range []struct{ cgroup, file string }{{cgroup, "no.such"},
+		{cgroup + "/none", "cgroup.procs"}} {
+		if _, err := m.Kernel().ReadCgroup(missing.cgroup, missing.file); !errors.Is(err,
+			fs.ErrNotExist) {
+			t.Errorf("ReadCgroup(%s, %s): %v, want fs.ErrNotExist", missing.cgroup,
+				missing.file, err)
 		}
 	}
 }

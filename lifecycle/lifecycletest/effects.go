@@ -116,7 +116,9 @@ func (d *Domains) Run(domain tie.Domain) {
 func (d *Domains) Forget(uuid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running = slices.DeleteFunc(d.running, func(domain tie.Domain) bool { return domain.UUID == uuid })
+	d.running = slices.DeleteFunc(d.running, func(domain tie.Domain) bool {
+		return domain.UUID == uuid
+	})
 }
 
 // Running implements [supervisor.Domains].

@@ -52,7 +52,8 @@ var _ host.Kernel = (*Kernel)(nil)
 func NewKernel() *Kernel {
 	return &Kernel{
 		procs: map[int]process{}, cgroups: map[string]map[string]string{"/": {}},
-		signals: map[int][]string{}, args: map[int][]string{}, locked: map[int]uint64{}, memory: 64 << 30,
+		signals: map[int][]string{}, args: map[int][]string{}, locked: map[int]uint64{},
+		memory: 64 << 30,
 	}
 }
 
@@ -93,7 +94,9 @@ func (k *Kernel) Write(cgroup, file, content string) {
 func (k *Kernel) Rmdir(cgroup string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	maps.DeleteFunc(k.cgroups, func(p string, _ map[string]string) bool { return inside(p, cgroup) })
+	maps.DeleteFunc(k.cgroups, func(p string, _ map[string]string) bool {
+		return inside(p, cgroup)
+	})
 }
 
 // mkdir creates a cgroup. The caller holds mu.

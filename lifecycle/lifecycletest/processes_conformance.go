@@ -147,7 +147,8 @@ func testHandleOfEndedProcess(t *testing.T, m Machine, p supervisor.Processes) {
 func testSignalAfterEnd(t *testing.T, m Machine, p supervisor.Processes) {
 	h := startAndOpen(t, m, p)
 	m.Kill(t, h.pid)
-	for name, send := range map[string]func() error{"Terminate": h.Terminate, "Kill": h.Handle.Kill} {
+	for name, send := range map[string]func() error{"Terminate": h.Terminate,
+		"Kill": h.Handle.Kill} {
 		if err := send(); !errors.Is(err, host.ErrGone) {
 			t.Errorf("%s of a reaped process: %v, want ErrGone", name, err)
 		}

@@ -50,7 +50,8 @@ func TestPodDirsCreate(t *testing.T) {
 	d := openPodDirs(t, root)
 	const uid = "6f1b7c1e-0000-4000-8000-000000000000"
 	path := filepath.Join(root, "pods", uid)
-	want := poddir.Dir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop", Hook: path + "/hook"}
+	want := poddir.Dir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop",
+		Hook: path + "/hook"}
 	for range 2 { // the second call finds it
 		dir := createPodDir(t, d, uid)
 		if dir != want || d.Dir(uid) != want {
@@ -62,7 +63,8 @@ func TestPodDirsCreate(t *testing.T) {
 		checkMode(t, dir.Heartbeat, touchable)
 		checkMode(t, dir.Stop, touchable)
 		checkMode(t, dir.Hook, 0o444)
-		for name, mode := range map[string]fs.FileMode{path + "/pod": 0o777, dir.Stop: 0o644, dir.Hook: 0o600} {
+		for name, mode := range map[string]fs.FileMode{path + "/pod": 0o777, dir.Stop: 0o644,
+			dir.Hook: 0o600} {
 			if err := os.Chmod(name, mode); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +124,8 @@ func TestPodDirsCreateFinishes(t *testing.T) {
 
 func TestPodDirsCreateRefusesNames(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
-	for _, uid := range []string{"", ".", "..", "../x", "a/b", "/etc", ".hidden", "-a", "a\x00b", strings.Repeat("a", 129), "ä"} {
+	for _, uid := range []string{"", ".", "..", "../x", "a/b", "/etc", ".hidden", "-a", "a\x00b",
+		strings.Repeat("a", 129), "ä"} {
 		if _, err := d.Create(uid); err == nil {
 			t.Errorf("Create(%q) = no error", uid)
 		}
@@ -135,7 +138,9 @@ func TestPodDirsCreateRefusesNames(t *testing.T) {
 // Create replaces a foreign layout and follows no links.
 func TestPodDirsCreateReplacesForeignFiles(t *testing.T) {
 	for name, plant := range map[string]func(t *testing.T, dir, target string){
-		"a link in place of the pod's directory": func(t *testing.T, dir, target string) { symlink(t, target, dir) },
+		"a link in place of the pod's directory": func(t *testing.T, dir, target string) {
+			symlink(t, target, dir)
+		},
 		"a link in place of its subdirectory": func(t *testing.T, dir, target string) {
 			mkdir(t, dir)
 			symlink(t, target, filepath.Join(dir, "pod"))
@@ -144,9 +149,15 @@ func TestPodDirsCreateReplacesForeignFiles(t *testing.T) {
 			mkdir(t, dir)
 			writeFile(t, filepath.Join(dir, "pod"))
 		},
-		"a file of the pod":      func(t *testing.T, dir, _ string) { writeFile(t, oldLayout(t, dir, "heartbeat")) },
-		"a link of the pod":      func(t *testing.T, dir, target string) { symlink(t, target, oldLayout(t, dir, "stop")) },
-		"a directory of the pod": func(t *testing.T, dir, _ string) { mkdir(t, oldLayout(t, dir, "stop")) },
+		"a file of the pod": func(t *testing.T, dir, _ string) {
+			writeFile(t, oldLayout(t, dir, "heartbeat"))
+		},
+		"a link of the pod": func(t *testing.T, dir, target string) {
+			symlink(t, target, oldLayout(t, dir, "stop"))
+		},
+		"a directory of the pod": func(t *testing.T, dir, _ string) {
+			mkdir(t, oldLayout(t, dir, "stop"))
+		},
 		"a socket of the pod": func(t *testing.T, dir, _ string) {
 			if err := unix.Mknod(oldLayout(t, dir, "stop"), unix.S_IFSOCK|0o666, 0); err != nil {
 				t.Fatal(err)
@@ -228,12 +239,14 @@ func TestEmptyTrashOfEarlierPods(t *testing.T) {
 			symlink(t, filepath.Join(outside, "precious"), filepath.Join(dir, "file"))
 		},
 		"nested directories": func(t *testing.T, dir, _ string) {
-			if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 100)), 0o755); err != nil {
+			if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 100)),
+				0o755); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"a socket and a pipe": func(t *testing.T, dir, _ string) {
-			if err := errors.Join(unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600), unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o600, 0)); err != nil {
+			if err := errors.Join(unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
+				unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o600, 0)); err != nil {
 				t.Fatal(err)
 			}
 		},

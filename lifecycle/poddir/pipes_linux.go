@@ -26,7 +26,8 @@ var errForeign = errors.New("of another type than Mooring makes")
 
 // isForeign reports whether an error means a wrong type of object in place of a directory or file.
 func isForeign(err error) bool {
-	return slices.ContainsFunc([]error{errForeign, unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENXIO}, func(target error) bool {
+	return slices.ContainsFunc([]error{errForeign, unix.ENOTDIR, unix.EISDIR, unix.ELOOP,
+		unix.ENXIO}, func(target error) bool {
 		return errors.Is(err, target)
 	})
 }
@@ -34,7 +35,8 @@ func isForeign(err error) bool {
 // ensureTouchable creates a named pipe that every user may touch, with the epoch as its mtime for
 // never touched. An existing one keeps its mtime, unless the agent died while it created the pipe.
 func ensureTouchable(dir int, name string) error {
-	if err := unix.Mknodat(dir, name, unix.S_IFIFO|unfinishedMode, 0); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := unix.Mknodat(dir, name, unix.S_IFIFO|unfinishedMode, 0); err != nil &&
+		!errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make %s: %w", name, err)
 	}
 	fd, mode, err := openPipe(dir, name)
@@ -58,7 +60,8 @@ func ensureTouchable(dir int, name string) error {
 
 // resetTime sets the time of a file to the epoch.
 func resetTime(dir int, name string) error {
-	if err := unix.UtimesNanoAt(dir, name, make([]unix.Timespec, 2), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.UtimesNanoAt(dir, name, make([]unix.Timespec, 2),
+		unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("set the time of %s: %w", name, err)
 	}
 	return nil

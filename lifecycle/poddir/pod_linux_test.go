@@ -30,7 +30,8 @@ var podCredentials = map[string]*syscall.SysProcAttr{
 
 func userNamespace() *syscall.SysProcAttr {
 	ids := []syscall.SysProcIDMap{{HostID: podUser, Size: 1}}
-	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids}
+	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids,
+		GidMappings: ids}
 }
 
 // shell runs a script as a process of the pod.
@@ -91,7 +92,8 @@ func onPodNode(t *testing.T, test func(podNode)) {
 }
 
 func (n *podNode) setUp() error {
-	err := unix.Mount("mooring", n.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=1m,nr_inodes=64")
+	err := unix.Mount("mooring", n.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		"mode=0755,size=1m,nr_inodes=64")
 	if err != nil {
 		return err
 	}
@@ -107,7 +109,8 @@ func (n *podNode) setUp() error {
 func TestPodCanTouch(t *testing.T) {
 	onPodNode(t, func(n podNode) {
 		for name, who := range podCredentials {
-			for seen, file := range map[string]string{"heartbeat": n.dir.Heartbeat, "stop": n.dir.Stop} {
+			for seen, file := range map[string]string{"heartbeat": n.dir.Heartbeat,
+				"stop": n.dir.Stop} {
 				if err := os.Chtimes(file, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
 					t.Error(err)
 				}
@@ -126,8 +129,10 @@ func TestPodCannotCreateFiles(t *testing.T) {
 	onPodNode(t, func(n podNode) {
 		for name, who := range podCredentials {
 			for _, script := range []string{
-				"touch pod/x", "touch x", "mkdir pod/x", "ln -s / pod/x", "mkfifo pod/x", "ln pod/stop pod/x",
-				"mv pod/stop pod/x", "rm -f pod/stop", "rmdir pod", "chmod 777 pod", "touch pod", "cp /etc/passwd pod/x",
+				"touch pod/x", "touch x", "mkdir pod/x", "ln -s / pod/x", "mkfifo pod/x",
+				"ln pod/stop pod/x",
+				"mv pod/stop pod/x", "rm -f pod/stop", "rmdir pod", "chmod 777 pod", "touch pod",
+				"cp /etc/passwd pod/x",
 				"touch hook", "rm -f hook", "mv hook pod/x", "cp /etc/passwd hook",
 			} {
 				if err := shell(who, "cd "+n.mounted+" && "+script); err == nil {
@@ -135,7 +140,8 @@ func TestPodCannotCreateFiles(t *testing.T) {
 				}
 			}
 		}
-		for dir, want := range map[string]string{n.dir.Path: "hook pod", filepath.Dir(n.dir.Stop): "heartbeat stop"} {
+		for dir, want := range map[string]string{n.dir.Path: "hook pod",
+			filepath.Dir(n.dir.Stop): "heartbeat stop"} {
 			if got := list(dir); got != want {
 				t.Errorf("%q in %s, want %q", got, dir, want)
 			}
@@ -164,7 +170,8 @@ func TestPodCannotExhaustTheNode(t *testing.T) {
 		}
 		after := statfs(t, n.root)
 		if before.Bfree != after.Bfree || before.Ffree != after.Ffree {
-			t.Errorf("the pod used %d blocks and %d inodes, want none", before.Bfree-after.Bfree, before.Ffree-after.Ffree)
+			t.Errorf("the pod used %d blocks and %d inodes, want none", before.Bfree-after.Bfree,
+				before.Ffree-after.Ffree)
 		}
 	})
 }

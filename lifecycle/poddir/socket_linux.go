@@ -58,7 +58,9 @@ func (d *Dirs) Follow(ctx context.Context, changed func(uid string)) error {
 
 // followUntilRound reports single directories until the next scan. It returns false when ctx is
 // done.
-func (d *Dirs) followUntilRound(ctx context.Context, round <-chan time.Time, changed func(string)) bool {
+func (d *Dirs) followUntilRound(
+	ctx context.Context, round <-chan time.Time, changed func(string),
+) bool {
 	for {
 		select {
 		case <-ctx.Done():

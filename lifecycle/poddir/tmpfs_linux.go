@@ -60,7 +60,8 @@ func CheckMount(root string) error {
 		return fmt.Errorf("pod directories at %s: %w", root, err)
 	}
 	if missing := missingBounds(&st, own); len(missing) > 0 {
-		return fmt.Errorf("pod directories at %s: want a tmpfs of their own, mounted %s (size=%s, nr_inodes=%s will do)",
+		return fmt.Errorf("pod directories at %s: want a tmpfs of their own, mounted %s "+
+			"(size=%s, nr_inodes=%s will do)",
 			root, strings.Join(missing, ", "), tmpfsSize, tmpfsInodes)
 	}
 	return nil

@@ -18,7 +18,8 @@ func inMountNamespace(t *testing.T, test func()) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine, and the namespace with it
+		// for good: the thread ends with the goroutine, and the namespace with it
+		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -77,7 +78,8 @@ func TestMountPodDirsRefusesOtherFileSystems(t *testing.T) {
 }
 
 func TestCheckPodDirsNeedsAMountOfTheirOwn(t *testing.T) {
-	if err := poddir.CheckMount(t.TempDir()); err == nil || !strings.Contains(err.Error(), "tmpfs of their own") {
+	if err := poddir.CheckMount(t.TempDir()); err == nil ||
+		!strings.Contains(err.Error(), "tmpfs of their own") {
 		t.Errorf("error = %v, want one that asks for a tmpfs", err)
 	}
 	if err := poddir.CheckMount(filepath.Join(t.TempDir(), "none")); err == nil {

@@ -16,7 +16,8 @@ import (
 func checkTouched(t *testing.T, d *poddir.Dirs, want poddir.Touched) {
 	t.Helper()
 	got, err := d.Touched("uid")
-	if err != nil || got.StopRequested != want.StopRequested || !got.Heartbeat.Equal(want.Heartbeat) {
+	if err != nil || got.StopRequested != want.StopRequested ||
+		!got.Heartbeat.Equal(want.Heartbeat) {
 		t.Errorf("Touched = %+v, %v, want %+v", got, err, want)
 	}
 }
@@ -33,7 +34,8 @@ func TestTouched(t *testing.T) {
 	dir := createPodDir(t, d, "uid")
 	checkTouched(t, d, poddir.Touched{})
 	// The node's clock may stand anywhere.
-	for _, at := range []time.Time{time.Now(), time.Unix(0, 1), time.Unix(-1, 0), time.Unix(-1e9, 0), time.Unix(8e9, 7)} {
+	for _, at := range []time.Time{time.Now(), time.Unix(0, 1), time.Unix(-1, 0),
+		time.Unix(-1e9, 0), time.Unix(8e9, 7)} {
 		touchAt(t, dir.Heartbeat, at)
 		checkTouched(t, d, poddir.Touched{Heartbeat: at})
 		touchAt(t, dir.Stop, at)
@@ -92,7 +94,8 @@ func TestTouchedFollowsNoLinks(t *testing.T) {
 			d := openPodDirs(t, root)
 			dir := filepath.Join(root, "pods", "uid")
 			plant(t, dir)
-			if err := unix.Mkfifo(filepath.Join(dir, "pod", "heartbeat"), 0o600); err != nil && name != "link in place of a directory" {
+			if err := unix.Mkfifo(filepath.Join(dir, "pod", "heartbeat"), 0o600); err != nil &&
+				name != "link in place of a directory" {
 				t.Fatal(err)
 			}
 			if got, err := d.Touched("uid"); err == nil {

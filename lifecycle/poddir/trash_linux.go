@@ -37,7 +37,8 @@ func (d *Dirs) discardUnless(uid string, keep func(string) bool) error {
 func (d *Dirs) discard(uid string) error {
 	for {
 		d.next++
-		err := unix.Renameat2(d.pods, uid, d.trash, uid+"."+strconv.Itoa(d.next), unix.RENAME_NOREPLACE)
+		err := unix.Renameat2(d.pods, uid, d.trash, uid+"."+strconv.Itoa(d.next),
+			unix.RENAME_NOREPLACE)
 		switch {
 		case err == nil:
 			d.changed(uid)

@@ -84,7 +84,9 @@ func (w *watched) awaitUnwatched(t *testing.T, files ...string) {
 	defer cancel()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	listening := func(file string) bool { return slices.Contains(w.watch.inotify.WatchList(), file) }
+	listening := func(file string) bool {
+		return slices.Contains(w.watch.inotify.WatchList(), file)
+	}
 	for slices.ContainsFunc(files, listening) {
 		select {
 		case <-ticker.C:
@@ -147,7 +149,10 @@ func TestWatchStartsWithTouchedPods(t *testing.T) {
 	mustTouch(t, dirs.Dir("asks").Stop)
 	ctx, cancel := context.WithCancel(t.Context())
 	var reported []string
-	if err := dirs.Watch(ctx, func(uid string) { reported = append(reported, uid); cancel() }); err != nil {
+	if err := dirs.Watch(ctx, func(uid string) {
+		reported = append(reported, uid)
+		cancel()
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(reported) != "[asks]" {
@@ -160,7 +165,8 @@ func TestWatchStartsWithTouchedPods(t *testing.T) {
 
 func TestWatchOnce(t *testing.T) {
 	w := newWatched(t, func(*touchWatch) {})
-	if err := w.dirs.Watch(t.Context(), func(string) {}); err == nil || !strings.Contains(err.Error(), "already") {
+	if err := w.dirs.Watch(t.Context(), func(string) {}); err == nil ||
+		!strings.Contains(err.Error(), "already") {
 		t.Errorf("a second Watch = %v", err)
 	}
 }
@@ -174,7 +180,8 @@ func TestWatchWithTouchesInALoop(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		for n := 0; err == nil && (ctx.Err() == nil || n < 20_000); n++ { // more than the kernel's queue holds
+		// more than the kernel's queue holds
+		for n := 0; err == nil && (ctx.Err() == nil || n < 20_000); n++ {
 			err = errors.Join(touchNow(noisy.Heartbeat), touchNow(noisy.Stop))
 		}
 		ended <- err
@@ -225,7 +232,8 @@ func TestWatchWithoutNotifications(t *testing.T) {
 		}
 	}
 	w.stop()
-	if got := strings.Count(w.log.String(), "\n"); got != 1 || !strings.Contains(w.log.String(), "too many open files") {
+	if got := strings.Count(w.log.String(), "\n"); got != 1 ||
+		!strings.Contains(w.log.String(), "too many open files") {
 		t.Errorf("%d lines in the log: %s", got, w.log)
 	}
 }

@@ -6,13 +6,16 @@ import "github.com/mooring-vm/mooring/api/agentapi"
 // being created, runs, or has left VM processes behind. A container between two starts has no
 // claim. is reports whether a claimed domain is the one in question. It runs under the registry's
 // lock and must not block.
-func (r *Registry) Claimant(is func(domain string) bool, podUID string) (pod agentapi.PodRef, ok bool) {
+func (r *Registry) Claimant(
+	is func(domain string) bool, podUID string,
+) (pod agentapi.PodRef, ok bool) {
 	return r.ClaimantWith(nil, 0, is, podUID)
 }
 
 // ClaimantWith is Claimant plus the launchers in the runtime's list of that generation that the
 // registry lacks.
-func (r *Registry) ClaimantWith(listed []Launcher, since Generation, is func(domain string) bool, podUID string) (
+func (r *Registry) ClaimantWith(listed []Launcher, since Generation, is func(domain string) bool,
+	podUID string) (
 	pod agentapi.PodRef, ok bool,
 ) {
 	r.mu.Lock()

@@ -56,7 +56,9 @@ func (r *Registry) Drop(l Launcher) bool {
 
 // SetListedState sets a launcher's state from the runtime's list, unless an event came after that
 // generation.
-func (r *Registry) SetListedState(since Generation, containerID string, state agentapi.State, pid int) {
+func (r *Registry) SetListedState(
+	since Generation, containerID string, state agentapi.State, pid int,
+) {
 	r.Update(containerID, func(l *Launcher) {
 		if l.generation > uint64(since) {
 			return

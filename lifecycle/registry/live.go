@@ -35,11 +35,13 @@ var ErrNoVM = errors.New("no VM process runs")
 func (l *Launcher) VM() (host.Process, error) {
 	switch {
 	case len(l.VMs) > 1:
-		return host.Process{}, fmt.Errorf("%w alone: the launcher has %d VM processes", ErrNoVM, len(l.VMs))
+		return host.Process{}, fmt.Errorf("%w alone: the launcher has %d VM processes",
+			ErrNoVM, len(l.VMs))
 	case len(l.VMs) == 0:
 		return host.Process{}, fmt.Errorf("%w in the launcher", ErrNoVM)
 	case l.VMs[0].State != agentapi.VMRunning:
-		return host.Process{}, fmt.Errorf("%w in the launcher: process %d is %s", ErrNoVM, l.VMs[0].PID, l.VMs[0].State)
+		return host.Process{}, fmt.Errorf("%w in the launcher: process %d is %s", ErrNoVM,
+			l.VMs[0].PID, l.VMs[0].State)
 	}
 	return host.Process{PID: l.VMs[0].PID, StartTime: l.VMs[0].StartTime}, nil
 }

@@ -10,9 +10,12 @@ import (
 )
 
 func TestVM(t *testing.T) {
-	running := func(pid int) agentapi.VM { return agentapi.VM{PID: pid, StartTime: 7, State: agentapi.VMRunning} }
+	running := func(pid int) agentapi.VM {
+		return agentapi.VM{PID: pid, StartTime: 7, State: agentapi.VMRunning}
+	}
 	var l registry.Launcher
-	for _, vms := range [][]agentapi.VM{nil, {running(1), running(2)}, {{PID: 1, State: agentapi.VMKilling}}} {
+	for _, vms := range [][]agentapi.VM{nil, {running(1), running(2)},
+		{{PID: 1, State: agentapi.VMKilling}}} {
 		l.VMs = vms
 		if p, err := l.VM(); !errors.Is(err, registry.ErrNoVM) {
 			t.Errorf("VM of %v: %v, %v, want ErrNoVM", vms, p, err)
@@ -35,7 +38,8 @@ func TestStoredMemoryRequirements(t *testing.T) {
 	}
 	r := registry.New()
 	r.Put(launcher("before", 1))
-	r.RestoreRequirements(map[host.Process]uint64{{PID: 1, StartTime: 1}: 10, {PID: 2, StartTime: 1}: 20, {PID: 3, StartTime: 2}: 30})
+	r.RestoreRequirements(map[host.Process]uint64{{PID: 1, StartTime: 1}: 10,
+		{PID: 2, StartTime: 1}: 20, {PID: 3, StartTime: 2}: 30})
 	r.Put(launcher("after", 2))
 	r.Put(launcher("another", 3))
 	for id, want := range map[string]uint64{"before": 10, "after": 20, "another": 0} {
@@ -43,7 +47,9 @@ func TestStoredMemoryRequirements(t *testing.T) {
 			t.Errorf("memory requirement of %s = %d, want %d", id, l.MemoryRequirement(), want)
 		}
 	}
-	r.Update("after", func(l *registry.Launcher) { l.SetMemoryRequirement(host.Process{PID: 2, StartTime: 1}, 0) })
+	r.Update("after", func(l *registry.Launcher) {
+		l.SetMemoryRequirement(host.Process{PID: 2, StartTime: 1}, 0)
+	})
 	if l, _ := r.Find("after"); l.MemoryRequirement() != 0 {
 		t.Errorf("memory requirement = %d after a report of 0", l.MemoryRequirement())
 	}

@@ -63,9 +63,10 @@ func (m *registryModel) put(t *rapid.T) {
 	l := modelLauncher{
 		uid:     uid,
 		sandbox: uid + rapid.SampledFrom([]string{"-1", "-2"}).Draw(t, "sandbox"),
-		state:   rapid.SampledFrom([]agentapi.State{agentapi.StateCreating, agentapi.StateRunning, agentapi.StateRefused}).Draw(t, "state"),
-		demand:  drawDemand(t),
-		latest:  true,
+		state: rapid.SampledFrom([]agentapi.State{agentapi.StateCreating, agentapi.StateRunning,
+			agentapi.StateRefused}).Draw(t, "state"),
+		demand: drawDemand(t),
+		latest: true,
 	}
 	id := fmt.Sprintf("id-%d", m.serial)
 	put := newLauncher(uid, id, l.state, l.demand)
@@ -89,7 +90,8 @@ func (m *registryModel) putMissing(t *rapid.T) {
 		m.serial++
 		id = fmt.Sprintf("id-%d", m.serial)
 	}
-	l := modelLauncher{uid: uid, sandbox: uid + "-1", state: agentapi.StateStopped, demand: drawDemand(t), vm: true}
+	l := modelLauncher{uid: uid, sandbox: uid + "-1", state: agentapi.StateStopped,
+		demand: drawDemand(t), vm: true}
 	put := newLauncher(uid, id, l.state, l.demand)
 	put.SandboxID, put.VMs = l.sandbox, make([]agentapi.VM, 1)
 	m.registry.PutRemoved(put)
@@ -155,7 +157,8 @@ func (m *registryModel) release(t *rapid.T) {
 
 func (m *registryModel) enter(t *rapid.T) {
 	id := m.drawContainer(t)
-	state := rapid.SampledFrom([]agentapi.State{agentapi.StateCreated, agentapi.StateRunning, agentapi.StateStopped}).Draw(t, "state")
+	state := rapid.SampledFrom([]agentapi.State{agentapi.StateCreated, agentapi.StateRunning,
+		agentapi.StateStopped}).Draw(t, "state")
 	m.registry.SetState(id, state, 1)
 	m.change(id, func(l *modelLauncher) {
 		if l.state != agentapi.StateRefused {
@@ -173,8 +176,11 @@ func (m *registryModel) remove(t *rapid.T) {
 }
 
 func drawDemand(t *rapid.T) host.Limit {
-	some := rapid.Map(rapid.Uint64Range(0, 1<<40), func(n uint64) host.Limit { return host.Limit(n) })
-	return rapid.OneOf(some, rapid.Just(host.Unlimited), rapid.Just(host.Limit(math.MaxInt64))).Draw(t, "demand")
+	some := rapid.Map(rapid.Uint64Range(0, 1<<40), func(n uint64) host.Limit {
+		return host.Limit(n)
+	})
+	return rapid.OneOf(some, rapid.Just(host.Unlimited),
+		rapid.Just(host.Limit(math.MaxInt64))).Draw(t, "demand")
 }
 
 // refuse removes a launcher's granted settings, so it demands 0.
@@ -271,7 +277,8 @@ func (m *registryModel) shown() map[string]modelLauncher {
 	got := map[string]modelLauncher{}
 	for _, l := range m.registry.List() {
 		shown := modelLauncher{
-			uid: l.Pod.UID, sandbox: l.SandboxID, state: l.State, vm: len(l.VMs) > 0, removed: m.model[l.Container.ID].removed,
+			uid: l.Pod.UID, sandbox: l.SandboxID, state: l.State, vm: len(l.VMs) > 0,
+			removed: m.model[l.Container.ID].removed,
 		}
 		if l.Demand != nil {
 			shown.demand = *l.Demand

@@ -31,7 +31,8 @@ type Registry struct {
 
 // New returns an empty registry.
 func New() *Registry {
-	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}, replaced: map[string]*Launcher{}, byID: map[string]*Launcher{}}
+	return &Registry{now: time.Now, launchers: map[Key]*Launcher{},
+		replaced: map[string]*Launcher{}, byID: map[string]*Launcher{}}
 }
 
 // Put adds a launcher or replaces the one with the same key, with its part of the account. It sets

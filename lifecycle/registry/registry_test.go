@@ -16,13 +16,16 @@ import (
 const gi = 1 << 30
 
 // newLauncher returns container compute of a pod with a state and a demand.
-func newLauncher(uid, containerID string, state agentapi.State, demand host.Limit) registry.Launcher {
+func newLauncher(
+	uid, containerID string, state agentapi.State, demand host.Limit,
+) registry.Launcher {
 	return registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       agentapi.PodRef{Namespace: "ns", Name: "pod-" + uid, UID: uid},
 			Container: agentapi.ContainerRef{Name: "compute", ID: containerID},
 			State:     state,
-			Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: demand.String(), Status: agentapi.StatusPending}},
+			Settings: []agentapi.Setting{{Name: agentapi.MemlockSetting,
+				Requested: demand.String(), Status: agentapi.StatusPending}},
 		},
 		SandboxID: "sandbox-" + uid,
 		Demand:    &demand,
@@ -84,7 +87,8 @@ func TestRegistryKeepsLauncherBesideItsSuccessor(t *testing.T) {
 func checkBoth(t *testing.T, r *registry.Registry, key registry.Key) {
 	t.Helper()
 	list := r.List()
-	if len(list) != 2 || list[0].Container.ID != "first" || list[0].State != agentapi.StateStopped || list[1].Container.ID != "second" {
+	if len(list) != 2 || list[0].Container.ID != "first" ||
+		list[0].State != agentapi.StateStopped || list[1].Container.ID != "second" {
 		t.Errorf("launchers %+v, want first, stopped, and second", list)
 	}
 	if l, _ := r.Get(key); l.Container.ID != "second" {
@@ -138,12 +142,15 @@ func TestRegistryRefusedStays(t *testing.T) {
 func TestRegistryRefusesLater(t *testing.T) {
 	r := registry.New()
 	l := newLauncher("a", "1", agentapi.StateCreating, gi)
-	l.Settings = []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "1Gi", Given: "1Gi", Status: agentapi.StatusPending}}
+	l.Settings = []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "1Gi", Given: "1Gi",
+		Status: agentapi.StatusPending}}
 	r.Put(l)
 	r.Refuse("1", "no directory")
 	got, _ := r.Find("1")
-	want := []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "1Gi", Status: agentapi.StatusRefused}}
-	if diff := cmp.Diff(want, got.Settings); diff != "" || got.State != agentapi.StateRefused || got.Demand != nil {
+	want := []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "1Gi",
+		Status: agentapi.StatusRefused}}
+	if diff := cmp.Diff(want, got.Settings); diff != "" || got.State != agentapi.StateRefused ||
+		got.Demand != nil {
 		t.Errorf("launcher = %+v, want it refused, settings (-want +got):\n%s", got, diff)
 	}
 }
@@ -169,7 +176,8 @@ func TestAccountWithListedLaunchers(t *testing.T) {
 		uid, id string
 		want    bool
 	}{{"newer", "0", true}, {"newer", "3", false}, {"older", "20", false}, {"new", "4", false}} {
-		if got := r.Replaced(registry.Key{PodUID: test.uid, Container: "compute"}, test.id, since); got != test.want {
+		if got := r.Replaced(registry.Key{PodUID: test.uid, Container: "compute"}, test.id,
+			since); got != test.want {
 			t.Errorf("Replaced(%s, %s) = %t, want %t", test.uid, test.id, got, test.want)
 		}
 	}
@@ -198,9 +206,10 @@ func TestAccount(t *testing.T) {
 		demands []host.Limit
 		want    agentapi.Account
 	}{
-		"no launcher":            {nil, agentapi.Account{}},
-		"sum":                    {[]host.Limit{gi, 2 * gi}, agentapi.Account{Granted: 3 * gi}},
-		"unlimited is counted":   {[]host.Limit{gi, host.Unlimited, host.Unlimited}, agentapi.Account{Granted: gi, Unlimited: 2}},
+		"no launcher": {nil, agentapi.Account{}},
+		"sum":         {[]host.Limit{gi, 2 * gi}, agentapi.Account{Granted: 3 * gi}},
+		"unlimited is counted": {[]host.Limit{gi, host.Unlimited, host.Unlimited},
+			agentapi.Account{Granted: gi, Unlimited: 2}},
 		"the sum does not wrap":  {[]host.Limit{most, most}, agentapi.Account{Granted: most}},
 		"nor with a large limit": {[]host.Limit{1 << 63, gi}, agentapi.Account{Granted: most}},
 	}
@@ -230,7 +239,8 @@ func TestMissing(t *testing.T) {
 	r.SetState("5", agentapi.StateRunning, 50)
 
 	var got []string
-	for _, l := range r.Missing(since, map[string]bool{"1": true}, map[string]bool{"sandbox-listed": true, "sandbox-stopped": true}) {
+	for _, l := range r.Missing(since, map[string]bool{"1": true},
+		map[string]bool{"sandbox-listed": true, "sandbox-stopped": true}) {
 		got = append(got, l.Pod.UID)
 		if l.Pod.UID == "lost" {
 			r.SetState("2", agentapi.StateRunning, 20) // an event in the meantime

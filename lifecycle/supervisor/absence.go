@@ -7,8 +7,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// absenceAfter is the longest turn of Run that is no absence. In a longer one the agent was stopped,
-// or the node slept.
+// absenceAfter is the longest turn of Run that is no absence. In a longer one the agent was
+// stopped, or the node slept.
 const absenceAfter = 10 * time.Second
 
 // detectAbsence resumes after an absence.

@@ -27,7 +27,8 @@ func (s *Supervisor) handleProcessEvent(ctx context.Context, e ProcessEvent) {
 }
 
 // handleTrackedEnd handles the end of all threads of a process. It proves the end of a launcher. A
-// VM process has ended only when its pidfd says so: until then it has its memory, files and devices.
+// VM process has ended only when its pidfd says so: until then it has its memory, files and
+// devices.
 func (s *Supervisor) handleTrackedEnd(ctx context.Context, e ProcessEvent) {
 	for _, t := range s.ties { // each has few processes
 		if t.VM(e.Process) != nil {
@@ -106,7 +107,8 @@ func (s *Supervisor) examineEmulator(ctx context.Context, t *managedTie, p Track
 				s.scanAfterFork(t)
 				return
 			case err != nil:
-				s.logger(t).Warn("an emulator counts as a VM, because the agent cannot read its command line",
+				s.logger(t).Warn("an emulator counts as a VM, because the agent cannot read its "+
+					"command line",
 					"pid", p.PID, "error", err)
 			}
 			s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})

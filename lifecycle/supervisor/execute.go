@@ -68,7 +68,9 @@ func (s *Supervisor) report(t *managedTie, a tie.Report) {
 }
 
 // sendSignal sends a signal through the process's handle, so it reaches this process or none.
-func (s *Supervisor) sendSignal(t *managedTie, a tie.Action, v tie.VM, send func(host.Handle) error) {
+func (s *Supervisor) sendSignal(
+	t *managedTie, a tie.Action, v tie.VM, send func(host.Handle) error,
+) {
 	h, err := s.openHandle(t, v.Process)
 	if err == nil {
 		err = send(h)
@@ -100,7 +102,8 @@ func (s *Supervisor) killVM(t *managedTie, a tie.Kill) {
 			err = s.Processes.KillCgroup(own)
 		}
 		if err != nil && !errors.Is(err, host.ErrGone) {
-			s.logger(t).Warn("the agent cannot kill the cgroup of a VM", "cgroup", own, "error", err)
+			s.logger(t).Warn("the agent cannot kill the cgroup of a VM", "cgroup", own,
+				"error", err)
 		}
 	}
 	s.sendSignal(t, a, a.VM, host.Handle.Kill)

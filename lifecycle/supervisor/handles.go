@@ -37,7 +37,8 @@ func (s *Supervisor) watchVM(ctx context.Context, t *managedTie, p host.Process)
 		}
 		s.handleEnd(ctx, t, p)
 	case err != nil:
-		s.logger(t).Warn("the agent cannot watch a VM process; it retries", "pid", p.PID, "error", err)
+		s.logger(t).Warn("the agent cannot watch a VM process; it retries", "pid", p.PID,
+			"error", err)
 	}
 }
 
@@ -61,7 +62,8 @@ func (s *Supervisor) reopenHandles(ctx context.Context, t *managedTie) {
 		t.endUnseen = t.restored
 		s.handleLauncherEnd(t, "the agent has not observed its end", 0)
 	case err != nil:
-		s.logger(t).Warn("the agent cannot watch a launcher; it retries", "pid", p.PID, "error", err)
+		s.logger(t).Warn("the agent cannot watch a launcher; it retries", "pid", p.PID,
+			"error", err)
 	default:
 		s.watchLauncher(ctx, t, p)
 	}

@@ -32,7 +32,8 @@ func (s *Supervisor) LeasePod(
 	own := func(t *managedTie) bool {
 		return t.Launcher.Pod.UID == uid && (period <= 0 || t.LauncherGone == "")
 	}
-	launchers, err = s.setLeases(ctx, own, tie.LeaseSet{Period: period, Reason: reason, ByPod: true})
+	launchers, err = s.setLeases(ctx, own, tie.LeaseSet{Period: period, Reason: reason,
+		ByPod: true})
 	if err != nil {
 		return 0, fmt.Errorf("lease for the pod with UID %s: %w", uid, err)
 	}

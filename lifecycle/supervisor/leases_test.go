@@ -9,7 +9,8 @@ import (
 // leasePod sets the pod's own lease, and expects it to reach so many launchers.
 func (r *rig) leasePod(l launcher, period time.Duration, want int) {
 	r.t.Helper()
-	if n, err := r.LeasePod(r.t.Context(), l.Pod.UID, period, "migration"); n != want || err != nil {
+	if n, err := r.LeasePod(r.t.Context(), l.Pod.UID, period, "migration"); n != want ||
+		err != nil {
 		r.t.Errorf("LeasePod = %d, %v, want %d", n, err, want)
 	}
 }

@@ -51,7 +51,9 @@ func (s *Supervisor) drainMailbox() []func(context.Context) {
 
 // inBackground runs slow work in a goroutine of its own. The function that work returns then runs
 // in the goroutine of Run.
-func (s *Supervisor) inBackground(ctx context.Context, work func(context.Context) func(context.Context)) {
+func (s *Supervisor) inBackground(
+	ctx context.Context, work func(context.Context) func(context.Context),
+) {
 	s.background.Go(func() {
 		if then := work(ctx); then != nil && ctx.Err() == nil {
 			s.enqueue(then)

@@ -68,7 +68,10 @@ func TestVMBeforeTheFirstHeartbeat(t *testing.T) {
 // A pod created in the agent's absence has no directory and can give no heartbeat.
 func TestWatchdogWithoutAPodDirectory(t *testing.T) {
 	inBubble(t, withAllStops, func(r *rig) {
-		l := r.launch("vm", func(l *registry.Launcher) { withWatchdog(l); l.Pod.UID = "no-directory" })
+		l := r.launch("vm", func(l *registry.Launcher) {
+			withWatchdog(l)
+			l.Pod.UID = "no-directory"
+		})
 		vm := r.startQEMU(l.cgroup)
 		r.advance(10 * watchdog)
 		r.expectSignals(vm)
@@ -127,7 +130,8 @@ func TestLease(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
 		vm := r.startQEMU(l.cgroup)
-		if n, err := r.Lease(r.t.Context(), "vms", "vm", time.Minute, "migration"); n != 1 || err != nil {
+		if n, err := r.Lease(r.t.Context(), "vms", "vm", time.Minute, "migration"); n != 1 ||
+			err != nil {
 			t.Fatalf("Lease = %d, %v", n, err)
 		}
 		n, err := r.Lease(r.t.Context(), "vms", "other", time.Minute, "migration")

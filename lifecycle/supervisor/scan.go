@@ -141,7 +141,9 @@ func (s *Supervisor) tieOf(result *scanResult, p Tracked) *managedTie {
 }
 
 // concludeScan steps the tie if the scan has found no VM process, and drops a tie that is over.
-func (s *Supervisor) concludeScan(ctx context.Context, t *managedTie, id uint64, result *scanResult) {
+func (s *Supervisor) concludeScan(
+	ctx context.Context, t *managedTie, id uint64, result *scanResult,
+) {
 	if s.isCurrent(t) {
 		s.checkCgroup(t)
 	}
@@ -223,7 +225,8 @@ func (s *Supervisor) addVM(t *managedTie, v tie.VM) {
 	case err == nil:
 		s.step(t, tie.VMStarted{VM: v})
 	case !errors.Is(err, host.ErrGone):
-		s.logger(t).Warn("the agent cannot watch a VM process; it retries", "pid", v.PID, "error", err)
+		s.logger(t).Warn("the agent cannot watch a VM process; it retries", "pid", v.PID,
+			"error", err)
 	}
 }
 

@@ -73,7 +73,9 @@ func (r *scanResult) mayHaveProcesses(l tie.Launcher) bool {
 }
 
 // inLauncher reports whether a process belongs to a launcher.
-func (r *scanResult) inLauncher(p Tracked) bool { return p.Group != 0 || r.containerOf[p.ID()] != "" }
+func (r *scanResult) inLauncher(p Tracked) bool {
+	return p.Group != 0 || r.containerOf[p.ID()] != ""
+}
 
 // recordedDomain returns the domain recorded with the pid of an emulator. An emulator of a pod runs
 // no domain of the node's libvirt.
@@ -91,7 +93,8 @@ func (s *Supervisor) scan(ctx context.Context, request scanRequest) (*scanResult
 	result := newScanResult()
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	running := s.runningDomains(result, request) // before the snapshot, which then has their processes
+	// before the snapshot, which then has their processes
+	running := s.runningDomains(result, request)
 	all, complete, err := s.Tracker.Snapshot()
 	if err != nil {
 		return result, fmt.Errorf("list the tracked processes: %w", err)
@@ -121,7 +124,9 @@ func (s *Supervisor) scan(ctx context.Context, request scanRequest) (*scanResult
 
 // readCgroups reads the cgroups of launchers without a group, and of all requested launchers if the
 // tracker has missed processes. Emulators elsewhere have an event at their start.
-func (s *Supervisor) readCgroups(result *scanResult, request scanRequest, all []Tracked, complete bool) {
+func (s *Supervisor) readCgroups(
+	result *scanResult, request scanRequest, all []Tracked, complete bool,
+) {
 	tracked := map[host.Process]bool{}
 	for _, p := range all {
 		tracked[p.ID()] = true

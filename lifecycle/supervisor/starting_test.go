@@ -224,7 +224,8 @@ func TestDomainStartedInAnAbsence(t *testing.T) {
 					t.Fatal("the tie was dropped before the VM process was assigned")
 				}
 				if tt.declaredTwice {
-					r.expectPhase(r.launch("other", withDomain), agentapi.PhaseActive, agentapi.VMRunning)
+					r.expectPhase(r.launch("other", withDomain), agentapi.PhaseActive,
+						agentapi.VMRunning)
 				}
 				r.Reconciled()
 				r.advance(gracePeriod + 2*termPeriod)

@@ -238,7 +238,8 @@ func TestStopHandlerBesideUnstartedLauncher(t *testing.T) {
 		r.startQEMU(l.cgroup)
 		r.connected(l, true)
 		second := l.Launcher
-		second.Container.ID, second.Container.PID, second.State = "id-second", 0, agentapi.StateCreated
+		second.Container.ID, second.Container.PID, second.State = "id-second", 0,
+			agentapi.StateCreated
 		r.config.Registry.Put(second)
 		if err := r.Register(second, ""); err != nil {
 			t.Fatal(err)

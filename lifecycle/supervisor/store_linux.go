@@ -123,7 +123,8 @@ func (s *FileStore) writeFile(id string, data []byte) error {
 }
 
 func (s *FileStore) lock(how int) error {
-	if err := ignoringEINTR(func() error { return unix.Flock(int(s.lockDir.Fd()), how) }); err != nil {
+	if err := ignoringEINTR(func() error { return unix.Flock(int(s.lockDir.Fd()), how) }); err !=
+		nil {
 		return fmt.Errorf("lock the directory: %w", err)
 	}
 	return nil

@@ -67,7 +67,8 @@ func TestFileStore(t *testing.T) {
 	if diff != "" || err != nil {
 		t.Errorf("Load: %v (-want +got)\n%s", err, diff)
 	}
-	if info, err := os.Stat(filepath.Join(root, tiesDir)); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(filepath.Join(root, tiesDir)); err != nil ||
+		info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory: %v, %v, want mode 0700", info, err)
 	}
 }
@@ -120,7 +121,8 @@ func TestFileStoreWithBadFiles(t *testing.T) {
 		"renamed.json": `{"boot":"` + s.boot + `","tie":{}}`,
 		"half.new":     "{", // an interrupted Save
 	} {
-		if err := os.WriteFile(filepath.Join(root, tiesDir, name), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, tiesDir, name), []byte(content),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +133,8 @@ func TestFileStoreWithBadFiles(t *testing.T) {
 	if len(got) != 1 || got[0].Launcher.Container.ID != "good" {
 		t.Errorf("Load = %+v, want only the valid tie", got)
 	}
-	if _, err := os.Stat(filepath.Join(root, tiesDir, "half.new")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(root, tiesDir, "half.new")); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("Load kept an unfinished file: %v", err)
 	}
 	for _, id := range []string{"empty", "broken", "noboot", "large", "renamed", "link"} {

@@ -87,13 +87,15 @@ type Supervisor struct {
 // managedTie is a tie with the resources and notes of its supervisor.
 type managedTie struct {
 	tie.Tie
-	handles   map[host.Process]host.Handle // of the launcher process and the VM processes
-	examining map[host.Process]bool        // new emulators with a read of the command line in progress
+	handles map[host.Process]host.Handle // of the launcher process and the VM processes
+	// new emulators with a read of the command line in progress
+	examining map[host.Process]bool
 
-	exits        map[host.Process]string // how VM processes end
-	lateReported map[host.Process]bool   // VM processes reported as started after the launcher's end
-	scanDue      bool                    // a timer will start a scan
-	dropScanDue  bool                    // a timer will start the last scan
+	exits map[host.Process]string // how VM processes end
+	// VM processes reported as started after the launcher's end
+	lateReported map[host.Process]bool
+	scanDue      bool // a timer will start a scan
+	dropScanDue  bool // a timer will start the last scan
 
 	supervisedSince host.Boottime
 	restored        bool          // from the store

@@ -177,7 +177,9 @@ func TestRestart(t *testing.T) {
 func TestNodeLevelDomain(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", func(l *registry.Launcher) { l.Domain = "one" })
-		other := r.launch("late", func(l *registry.Launcher) { l.Domain = strings.ToUpper(domainUUID) })
+		other := r.launch("late", func(l *registry.Launcher) {
+			l.Domain = strings.ToUpper(domainUUID)
+		})
 		scope := `/machine.slice/machine-qemu\x2d1\x2done.scope`
 		vm := r.startProcess(scope + "/libvirt/emulator")
 		helper := r.startProcess(scope + "/libvirt/emulator")

@@ -97,7 +97,9 @@ func (s *Supervisor) setLauncherProcess(ctx context.Context, l registry.Launcher
 
 // identifyLauncher returns the first process of a launcher and the cgroup of its container. Another
 // process may have the pid: it is in another cgroup, and the launcher's own cgroup is gone.
-func (s *Supervisor) identifyLauncher(t *managedTie, pid int) (p host.Process, cgroup string, err error) {
+func (s *Supervisor) identifyLauncher(
+	t *managedTie, pid int,
+) (p host.Process, cgroup string, err error) {
 	p, err = s.Processes.Identify(pid)
 	if err != nil {
 		return p, "", err
@@ -148,7 +150,8 @@ func (s *Supervisor) dropTie(ctx context.Context, t *managedTie) {
 	if group := t.Launcher.Group; group != 0 {
 		delete(s.byGroup, group)
 		if err := s.Tracker.Unregister(group); err != nil {
-			s.logger(t).Warn("the tracker still tracks a cgroup", "cgroup", t.Launcher.Cgroup, "error", err)
+			s.logger(t).Warn("the tracker still tracks a cgroup", "cgroup", t.Launcher.Cgroup,
+				"error", err)
 		}
 	}
 	if err := s.Store.Delete(id); err != nil {

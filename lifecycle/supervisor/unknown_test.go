@@ -79,7 +79,8 @@ func TestStopRequestOfARestartedContainer(t *testing.T) {
 		}
 		r.advance(gracePeriod + termPeriod)
 		if r.alive(vm) || r.stopRequested(restarted) {
-			t.Errorf("VM alive: %t, stop request pending: %t", r.alive(vm), r.stopRequested(restarted))
+			t.Errorf("VM alive: %t, stop request pending: %t", r.alive(vm),
+				r.stopRequested(restarted))
 		}
 	})
 }

@@ -50,7 +50,8 @@ func documented(t *testing.T, page string, columns ...string) (rows [][]string) 
 			}
 			break
 		}
-		rows = append(rows, strings.Split(strings.Trim(strings.ReplaceAll(line, "`", ""), "| \n"), " | "))
+		rows = append(rows, strings.Split(strings.Trim(strings.ReplaceAll(line, "`", ""), "| \n"),
+			" | "))
 	}
 	if len(rows) == 0 {
 		t.Fatalf("the table of %v is empty", columns)
@@ -123,11 +124,12 @@ func TestDocumentedStages(t *testing.T) {
 	paths := map[string][]any{
 		"due; node-level": {nodeStarts, stopRequested},
 		"due; requested by the pod, and the launcher lives": {podStarts, stopRequested},
-		"due; the pod has a stop handler":                   {podStarts, handlerConnected, launcherEnded},
-		"due; no client can ask the guest":                  {podStarts, launcherEnded},
-		"the grace period is over":                          {nodeStarts, stopRequested, due{}},
-		"libvirt cannot ask the guest":                      {nodeStarts, stopRequested, cannotAsk},
-		"of the pod; no client is left to ask the guest":    {podStarts, stopRequested, launcherEnded},
+		"due; the pod has a stop handler": {podStarts, handlerConnected,
+			launcherEnded},
+		"due; no client can ask the guest":               {podStarts, launcherEnded},
+		"the grace period is over":                       {nodeStarts, stopRequested, due{}},
+		"libvirt cannot ask the guest":                   {nodeStarts, stopRequested, cannotAsk},
+		"of the pod; no client is left to ask the guest": {podStarts, stopRequested, launcherEnded},
 		"node-level; the stop handler has left": {
 			nodeStarts, handlerConnected, launcherEnded, tie.StopHandlerDisconnected{},
 		},
@@ -286,7 +288,8 @@ func TestDocumentedLessons(t *testing.T) {
 	for _, lesson := range lessons {
 		_, body, _ := strings.Cut(source.String(), "\nfunc "+lesson[1]+"(")
 		body, _, _ = strings.Cut(body, "\n}\n")
-		if name := strings.Join(strings.Fields(lesson[2]), " "); !strings.Contains(body, `{"`+name+`", `) {
+		if name := strings.Join(strings.Fields(lesson[2]), " "); !strings.Contains(body,
+			`{"`+name+`", `) {
 			t.Errorf("%s names %s/%s, which does not exist", proofsPage, lesson[1], name)
 		}
 	}

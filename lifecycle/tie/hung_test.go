@@ -50,7 +50,9 @@ func TestHungLauncher(t *testing.T) {
 		{"the terms allow more time, and that expires, too", reportTerms(), withVM(podStarts,
 			event{16, due{}, "Active 7=Running/none", "LauncherHung"},
 			event{
-				17, tie.TermsChanged{Terms: withTerms(func(t *tie.Terms) { t.Watchdog = 40 * time.Second })},
+				17, tie.TermsChanged{Terms: withTerms(func(t *tie.Terms) {
+					t.Watchdog = 40 * time.Second
+				})},
 				"Active 7=Running/none", "",
 			},
 			event{41, due{}, "Draining 7=Stopping/term", "LauncherHung VMTerminated terminate(7)"},

@@ -71,7 +71,8 @@ func TestLease(t *testing.T) {
 			},
 			event{
 				9, due{},
-				"Draining 7=Stopping/term 8=Stopping/shutdown", "LeaseExpired VMShutdown libvirtShutdown(8)",
+				"Draining 7=Stopping/term 8=Stopping/shutdown", "LeaseExpired VMShutdown " +
+					"libvirtShutdown(8)",
 			},
 		)},
 	})

@@ -102,12 +102,14 @@ func drawTerms(t *rapid.T) tie.Terms {
 // operations are the random events.
 func (m *model) operations() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"time passes":          func(t *rapid.T) { m.step(t, timePassed) },
-		"due":                  m.atDue,
-		"launcher starts":      func(t *rapid.T) { m.step(t, launcherStarted) },
-		"launcher ends":        m.endLauncher,
-		"VM starts":            func(t *rapid.T) { m.step(t, tie.VMStarted{VM: m.drawVM(t)}) },
-		"VM ends":              func(t *rapid.T) { m.step(t, tie.VMEnded{Process: m.drawVM(t).Process}) },
+		"time passes":     func(t *rapid.T) { m.step(t, timePassed) },
+		"due":             m.atDue,
+		"launcher starts": func(t *rapid.T) { m.step(t, launcherStarted) },
+		"launcher ends":   m.endLauncher,
+		"VM starts":       func(t *rapid.T) { m.step(t, tie.VMStarted{VM: m.drawVM(t)}) },
+		"VM ends": func(t *rapid.T) {
+			m.step(t, tie.VMEnded{Process: m.drawVM(t).Process})
+		},
 		"stop request":         m.requestStop,
 		"heartbeat":            func(t *rapid.T) { m.step(t, heartbeat) },
 		"lease":                func(t *rapid.T) { m.step(t, lease(drawLease(t))) },
@@ -117,8 +119,10 @@ func (m *model) operations() map[string]func(*rapid.T) {
 		"scan":                 m.scan,
 		"all VM processes end": m.endAll,
 		"action fails":         m.failAction,
-		"terms change":         func(t *rapid.T) { m.step(t, tie.TermsChanged{Terms: drawTerms(t)}) },
-		"restart":              m.restart,
+		"terms change": func(t *rapid.T) {
+			m.step(t, tie.TermsChanged{Terms: drawTerms(t)})
+		},
+		"restart": m.restart,
 	}
 }
 
@@ -292,7 +296,8 @@ func (m *model) observe(before tie.Tie, in tie.Input) {
 	case tie.StopHandlerConnected, tie.StopHandlerDisconnected:
 		m.observeHandler(in)
 	case tie.VMStarted:
-		m.unattended[in.VM.Process] = m.unattended[in.VM.Process] || m.stopConfirmed || m.heartbeatMissing()
+		m.unattended[in.VM.Process] = m.unattended[in.VM.Process] || m.stopConfirmed ||
+			m.heartbeatMissing()
 	case tie.Scanned:
 		m.answeredScan = in.ID
 		for _, v := range in.Found {

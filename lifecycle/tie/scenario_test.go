@@ -40,7 +40,8 @@ type (
 // enforceTerms stop a VM for every reason.
 func enforceTerms() tie.Terms {
 	return tie.Terms{
-		Enforce: true, GracePeriod: 30 * time.Second, TermPeriod: 10 * time.Second, Watchdog: 15 * time.Second,
+		Enforce: true, GracePeriod: 30 * time.Second, TermPeriod: 10 * time.Second,
+		Watchdog:       15 * time.Second,
 		StopUnattended: true, StopHung: true,
 	}
 }
@@ -90,7 +91,8 @@ func lease(seconds int) tie.LeaseSet {
 }
 
 func podLease(seconds int) tie.LeaseSet {
-	return tie.LeaseSet{Period: time.Duration(seconds) * time.Second, Reason: "migration by the pod", ByPod: true}
+	return tie.LeaseSet{Period: time.Duration(seconds) * time.Second,
+		Reason: "migration by the pod", ByPod: true}
 }
 
 const booted = host.Boottime(1000 * time.Second)

@@ -65,7 +65,8 @@ func TestUnattended(t *testing.T) {
 			{0, launcherStarted, "Registered", ""},
 			{
 				1, podStarts,
-				"Active 7=Stopping/term", "VMStarted checkMemlock(7) VMUnattended VMTerminated terminate(7)",
+				"Active 7=Stopping/term", "VMStarted checkMemlock(7) VMUnattended VMTerminated " +
+					"terminate(7)",
 			},
 			{11, due{}, "Active 7=Killing/kill", "VMKilled kill(7)"},
 			{12, vmEnded, "Registered", "VMGone"},
@@ -85,7 +86,8 @@ func TestUnattended(t *testing.T) {
 			{16, due{}, "Registered", "LauncherHung"},
 			{
 				17, podStarts,
-				"Active 7=Stopping/term", "VMStarted checkMemlock(7) VMUnattended VMTerminated terminate(7)",
+				"Active 7=Stopping/term", "VMStarted checkMemlock(7) VMUnattended VMTerminated " +
+					"terminate(7)",
 			},
 		}},
 		{"the start was not observed: a missing heartbeat proves nothing", enforceTerms(), []event{
@@ -99,7 +101,8 @@ func TestUnattended(t *testing.T) {
 			{0, launcherStarted, "Registered", ""},
 			{
 				1, nodeStarts,
-				"Active 7=Stopping/shutdown", "VMStarted checkMemlock(7) VMUnattended VMShutdown libvirtShutdown(7)",
+				"Active 7=Stopping/shutdown", "VMStarted checkMemlock(7) VMUnattended VMShutdown " +
+					"libvirtShutdown(7)",
 			},
 			{2, heartbeat, "Active 7=Stopping/shutdown", ""},
 			{3, lease(100), "Active 7=Stopping/shutdown", ""},
@@ -111,12 +114,14 @@ func TestUnattended(t *testing.T) {
 			event{5, nothingFound{}, "Done", "confirmStop StopConfirmed"},
 			event{
 				6, podStarts,
-				"Active 7=Stopping/term", "VMStarted checkMemlock(7) VMUnattended VMTerminated terminate(7)",
+				"Active 7=Stopping/term", "VMStarted checkMemlock(7) VMUnattended VMTerminated " +
+					"terminate(7)",
 			},
 			event{7, vmEnded, "Registered", "VMGone"},
 			event{
 				8, podStarts,
-				"Active 7=Stopping/term", "VMStarted checkMemlock(7) VMUnattended VMTerminated terminate(7)",
+				"Active 7=Stopping/term", "VMStarted checkMemlock(7) VMUnattended VMTerminated " +
+					"terminate(7)",
 			},
 		)},
 		{"after the end of its launcher", enforceTerms(), withVM(podStarts,

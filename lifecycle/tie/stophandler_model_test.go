@@ -14,8 +14,8 @@ func (m *model) disconnectHandler(t *rapid.T) {
 	m.step(t, tie.StopHandlerDisconnected{Wait: drawSeconds(t, 0, 20*time.Second, "wait")})
 }
 
-// observeHandler records that a stop handler is connected, or until when one may reconnect. Repeated
-// disconnects do not extend this time. in is an input about stop handlers.
+// observeHandler records that a stop handler is connected, or until when one may reconnect.
+// Repeated disconnects do not extend this time. in is an input about stop handlers.
 func (m *model) observeHandler(in tie.Input) {
 	left, ok := in.(tie.StopHandlerDisconnected)
 	switch until := m.now.Add(left.Wait); {
@@ -49,14 +49,15 @@ func (m *model) canAskGuest(before tie.Tie, v tie.VM) bool {
 	return draining && early && m.expectsHandler() && !m.tie.Terms.ProofOnly
 }
 
-// checkPodShutdown checks a request to the pod's stop handler to shut down a VM process. Each process
-// gets at most one request, and none if it started after the launcher ended.
+// checkPodShutdown checks a request to the pod's stop handler to shut down a VM process. Each
+// process gets at most one request, and none if it started after the launcher ended.
 func (m *model) checkPodShutdown(t *rapid.T, before tie.Tie, v tie.VM) {
 	if !m.expectsHandler() {
 		t.Fatalf("a request to the pod for %d without a stop handler", v.PID)
 	}
 	if m.tie.Terms.ProofOnly {
-		t.Fatalf("a request to the pod for %d under the terms of the fence, which has no pod socket", v.PID)
+		t.Fatalf("a request to the pod for %d under the terms of the fence, which has no pod "+
+			"socket", v.PID)
 	}
 	if m.stops[v.Process] != nil {
 		t.Fatalf("a second request to the pod for %d", v.PID)

@@ -16,7 +16,8 @@ func handlerDisconnected(seconds int) tie.StopHandlerDisconnected {
 
 // withStopHandler is withVM and a connected stop handler.
 func withStopHandler(starts tie.VMStarted, then ...event) []event {
-	return withVM(starts, append([]event{{3, handlerConnected, "Active 7=Running/none", ""}}, then...)...)
+	return withVM(starts, append([]event{{3, handlerConnected, "Active 7=Running/none", ""}},
+		then...)...)
 }
 
 func TestStopHandler(t *testing.T) {
@@ -68,19 +69,24 @@ func TestStopHandler(t *testing.T) {
 			{1, handlerConnected, "Registered", ""},
 			{
 				2, podStarts,
-				"Active 7=Stopping/shutdown", "VMStarted checkMemlock(7) VMUnattended VMShutdown podShutdown(7)",
+				"Active 7=Stopping/shutdown", "VMStarted checkMemlock(7) VMUnattended VMShutdown " +
+					"podShutdown(7)",
 			},
 		}},
-		{"an unattended VM process beside an attended one", enforceTerms(), withStopHandler(podStarts,
-			event{
-				17, tie.TermsChanged{Terms: withTerms(func(t *tie.Terms) { t.StopHung = false })},
-				"Active 7=Running/none", "LauncherHung",
-			},
-			event{
-				18, tie.VMStarted{VM: podVM(8)},
-				"Active 7=Running/none 8=Stopping/term", "VMStarted checkMemlock(8) VMUnattended VMTerminated terminate(8)",
-			},
-		)},
+		{"an unattended VM process beside an attended one", enforceTerms(),
+			withStopHandler(podStarts,
+				event{
+					17, tie.TermsChanged{Terms: withTerms(func(t *tie.Terms) {
+						t.StopHung = false
+					})},
+					"Active 7=Running/none", "LauncherHung",
+				},
+				event{
+					18, tie.VMStarted{VM: podVM(8)},
+					"Active 7=Running/none 8=Stopping/term", "VMStarted checkMemlock(8) " +
+						"VMUnattended VMTerminated terminate(8)",
+				},
+			)},
 		{"the next VM of a hung launcher gets SIGTERM", enforceTerms(), withStopHandler(podStarts,
 			event{
 				16, due{},
@@ -92,20 +98,23 @@ func TestStopHandler(t *testing.T) {
 				"Draining 8=Stopping/term", "VMStarted checkMemlock(8) VMTerminated terminate(8)",
 			},
 		)},
-		{"a VM process from after the end of the launcher gets SIGTERM", enforceTerms(), withStopHandler(podStarts,
-			event{
-				5, launcherEnded,
-				"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown podShutdown(7)",
-			},
-			event{
-				6, tie.VMStarted{VM: podVM(8)},
-				"Draining 7=Stopping/shutdown 8=Stopping/term", "VMStarted checkMemlock(8) VMTerminated terminate(8)",
-			},
-			event{
-				7, tie.VMStarted{VM: nodeVM(9)},
-				"Draining 7=Stopping/shutdown 8=Stopping/term 9=Stopping/shutdown", "VMStarted checkMemlock(9) VMShutdown libvirtShutdown(9)",
-			},
-		)},
+		{"a VM process from after the end of the launcher gets SIGTERM", enforceTerms(),
+			withStopHandler(podStarts,
+				event{
+					5, launcherEnded,
+					"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown podShutdown(7)",
+				},
+				event{
+					6, tie.VMStarted{VM: podVM(8)},
+					"Draining 7=Stopping/shutdown 8=Stopping/term", "VMStarted checkMemlock(8) " +
+						"VMTerminated terminate(8)",
+				},
+				event{
+					7, tie.VMStarted{VM: nodeVM(9)},
+					"Draining 7=Stopping/shutdown 8=Stopping/term 9=Stopping/shutdown",
+					"VMStarted checkMemlock(9) VMShutdown libvirtShutdown(9)",
+				},
+			)},
 	})
 }
 
@@ -158,17 +167,18 @@ func TestStopHandlerReconnects(t *testing.T) {
 				"Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)",
 			},
 		)},
-		{"node-level: libvirt gets the rest of the grace period", enforceTerms(), withStopHandler(nodeStarts,
-			event{
-				5, launcherEnded,
-				"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown podShutdown(7)",
-			},
-			event{6, handlerDisconnected(2), "Draining 7=Stopping/shutdown", ""},
-			event{8, due{}, "Draining 7=Stopping/shutdown", "VMShutdown libvirtShutdown(7)"},
-			event{9, handlerConnected, "Draining 7=Stopping/shutdown", ""},
-			event{10, handlerDisconnected(2), "Draining 7=Stopping/shutdown", ""},
-			event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
-		)},
+		{"node-level: libvirt gets the rest of the grace period", enforceTerms(),
+			withStopHandler(nodeStarts,
+				event{
+					5, launcherEnded,
+					"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown podShutdown(7)",
+				},
+				event{6, handlerDisconnected(2), "Draining 7=Stopping/shutdown", ""},
+				event{8, due{}, "Draining 7=Stopping/shutdown", "VMShutdown libvirtShutdown(7)"},
+				event{9, handlerConnected, "Draining 7=Stopping/shutdown", ""},
+				event{10, handlerDisconnected(2), "Draining 7=Stopping/shutdown", ""},
+				event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+			)},
 		{"node-level: libvirt fails, too", enforceTerms(), withStopHandler(nodeStarts,
 			event{
 				5, launcherEnded,
@@ -249,13 +259,14 @@ func TestStopHandlerAndOthers(t *testing.T) {
 				"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown libvirtShutdown(7)",
 			},
 		)},
-		{"the fence lets the grace period of a begun stop end", enforceTerms(), withStopHandler(podStarts,
-			event{
-				5, launcherEnded,
-				"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown podShutdown(7)",
-			},
-			event{6, tie.TermsChanged{Terms: fence}, "Draining 7=Stopping/shutdown", ""},
-			event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
-		)},
+		{"the fence lets the grace period of a begun stop end", enforceTerms(),
+			withStopHandler(podStarts,
+				event{
+					5, launcherEnded,
+					"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown podShutdown(7)",
+				},
+				event{6, tie.TermsChanged{Terms: fence}, "Draining 7=Stopping/shutdown", ""},
+				event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+			)},
 	})
 }

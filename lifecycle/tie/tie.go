@@ -54,7 +54,8 @@ type Tie struct {
 	Heartbeat Heartbeat `json:"beat"`
 	Lease     Lease     `json:"lease"`
 	PodLease  Lease     `json:"podLease,omitzero"` // set by the pod itself
-	VMs       []VM      `json:"vms,omitempty"`     // the running VM processes, in the order of their start
+	// the running VM processes, in the order of their start
+	VMs []VM `json:"vms,omitempty"`
 
 	hungReported  bool // since the last heartbeat
 	leaseReported bool // a lease holds back a stop, and Why says so
@@ -67,9 +68,11 @@ type Tie struct {
 type Launcher struct {
 	Pod       agentapi.PodRef       `json:"pod"`
 	Container agentapi.ContainerRef `json:"container"`
-	Cgroup    string                `json:"cgroup,omitempty"` // of the container, below the root of the hierarchy
-	Group     uint64                `json:"group,omitempty"`  // the tracker's number of this cgroup; 0: not tracked
-	Domain    string                `json:"domain,omitempty"` // the declared node-level libvirt domain, by name or UUID
+	// of the container, below the root of the hierarchy
+	Cgroup string `json:"cgroup,omitempty"`
+	Group  uint64 `json:"group,omitempty"` // the tracker's number of this cgroup; 0: not tracked
+	// the declared node-level libvirt domain, by name or UUID
+	Domain string `json:"domain,omitempty"`
 }
 
 // Terms are the bounds and reactions for one launcher.
@@ -79,10 +82,12 @@ type Terms struct {
 
 	GracePeriod time.Duration `json:"gracePeriod"` // for the shutdown of the guest
 	TermPeriod  time.Duration `json:"termPeriod"`  // between SIGTERM and SIGKILL
-	Watchdog    time.Duration `json:"watchdog"`    // the greatest age of a heartbeat; 0: none is expected
+	// the greatest age of a heartbeat; 0: none is expected
+	Watchdog time.Duration `json:"watchdog"`
 
-	StopUnattended bool `json:"stopUnattended"` // stop a VM process started without a live pod or heartbeat
-	StopHung       bool `json:"stopHung"`       // stop the VM of a live launcher without heartbeat
+	// stop a VM process started without a live pod or heartbeat
+	StopUnattended bool `json:"stopUnattended"`
+	StopHung       bool `json:"stopHung"` // stop the VM of a live launcher without heartbeat
 
 	// ProofOnly protects the VM processes of each launcher that is not proven gone, also after a
 	// stop has begun. These are the terms of the fence.
@@ -91,8 +96,9 @@ type Terms struct {
 
 // Heartbeat is the last heartbeat of a launcher.
 type Heartbeat struct {
-	Seen bool          `json:"seen"` // there was a heartbeat
-	At   host.Boottime `json:"at"`   // its time; before the first one: when the agent began to expect it
+	Seen bool `json:"seen"` // there was a heartbeat
+	// its time; before the first one: when the agent began to expect it
+	At host.Boottime `json:"at"`
 }
 
 // Lease holds back each stop without a request of the pod, until it expires.
@@ -104,19 +110,22 @@ type Lease struct {
 // VM is a VM process of the launcher.
 type VM struct {
 	host.Process
-	Executable string           `json:"executable"`          // base name of the executed file
-	Domain     *Domain          `json:"domain,omitempty"`    // of the node's libvirt; nil: a process of the pod
-	OwnCgroup  string           `json:"ownCgroup,omitempty"` // the cgroup of this domain alone
-	State      agentapi.VMState `json:"state"`
-	Since      host.Boottime    `json:"since"` // the start of State
-	Why        string           `json:"why,omitempty"`
+	Executable string `json:"executable"` // base name of the executed file
+	// of the node's libvirt; nil: a process of the pod
+	Domain    *Domain          `json:"domain,omitempty"`
+	OwnCgroup string           `json:"ownCgroup,omitempty"` // the cgroup of this domain alone
+	State     agentapi.VMState `json:"state"`
+	Since     host.Boottime    `json:"since"` // the start of State
+	Why       string           `json:"why,omitempty"`
 
 	// Unattended is the reason for a stop under StopUnattended.
 	Unattended string `json:"unattended,omitempty"`
 
-	Stage    Stage         `json:"stage"`
-	Due      host.Boottime `json:"due"`             // the time of the next stage; from StageShutdown on
-	PodAsked bool          `json:"byPod,omitempty"` // in StageShutdown: the request went to the pod, not to libvirt
+	Stage Stage `json:"stage"`
+	// the time of the next stage; from StageShutdown on
+	Due host.Boottime `json:"due"`
+	// in StageShutdown: the request went to the pod, not to libvirt
+	PodAsked bool `json:"byPod,omitempty"`
 }
 
 // Stage is the stage of the stop of a VM process.

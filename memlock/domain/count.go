@@ -58,7 +58,8 @@ func (def *Definition) countDevices(d *libvirtxml.Domain) {
 		case i.Source == nil:
 		case i.Source.VDPA != nil:
 			def.VDPAInterfaces++
-		case i.Source.Hostdev != nil && i.Source.Hostdev.PCI != nil: // libvirt treats it as a host device
+		// libvirt treats it as a host device
+		case i.Source.Hostdev != nil && i.Source.Hostdev.PCI != nil:
 			def.VFIO++
 			if needsAddress(i.Address) {
 				withoutAddress++

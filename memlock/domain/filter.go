@@ -10,7 +10,8 @@ import (
 // element passes, because neither gaps nor differences of libvirtxml there can prevent the
 // computation. decodeChains reads the disks.
 var (
-	domainElements = []string{"memory", "maxMemory", "memtune", "memoryBacking", "os", "cpu", "devices"}
+	domainElements = []string{"memory", "maxMemory", "memtune", "memoryBacking", "os",
+		"cpu", "devices"}
 	deviceElements = []string{"hostdev", "interface", "iommu", "controller", "memory"}
 )
 

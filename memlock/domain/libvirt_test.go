@@ -11,7 +11,9 @@ import (
 // The cases of libvirt's own test of the function (tests/qemumemlocktest.c), in new domain XML.
 // libvirt adds a PCI host bridge for the host device of a pSeries guest, which the XML lacks.
 func TestLibvirtsCases(t *testing.T) {
-	ppc := func(virt string, pieces ...string) string { return guest(virt, "ppc64", append(pieces, memory1G)...) }
+	ppc := func(virt string, pieces ...string) string {
+		return guest(virt, "ppc64", append(pieces, memory1G)...)
+	}
 	for name, c := range map[string]struct {
 		xml  string
 		want int64

@@ -47,7 +47,8 @@ func (def Definition) Limit() (memlock.Result, error) {
 
 func (def Definition) hardLimit() memlock.Result {
 	if *def.HardLimit == 0 {
-		return memlock.Result{Reason: "<hard_limit> in <memtune> is 0, with which libvirt sets none"}
+		return memlock.Result{Reason: "<hard_limit> in <memtune> is 0, with which libvirt " +
+			"sets none"}
 	}
 	// A hard limit fits, because it is below unlimitedKiB.
 	r, _ := limited("<hard_limit> in <memtune> is set, and libvirt prefers it to all else",
@@ -60,7 +61,8 @@ func (def Definition) hardLimit() memlock.Result {
 func limited(reason string, terms ...memlock.Term) (memlock.Result, error) {
 	r, err := memlock.Limited(reason, terms...)
 	if err == nil && r.Bytes >= unlimitedKiB {
-		return memlock.Infinite(fmt.Sprintf("%s, and %s is more than libvirt sets", reason, api.Bytes(r.Bytes))), nil
+		return memlock.Infinite(fmt.Sprintf("%s, and %s is more than libvirt sets", reason,
+			api.Bytes(r.Bytes))), nil
 	}
 	return r, err
 }
@@ -70,7 +72,8 @@ func (def Definition) memory() memlock.Term {
 }
 
 func (def Definition) devices() api.Devices {
-	return api.Devices{VFIO: def.VFIO, VDPA: def.VDPAInterfaces + def.VDPADisks, NVMe: def.NVMe, IOMMU: def.IOMMU}
+	return api.Devices{VFIO: def.VFIO, VDPA: def.VDPAInterfaces + def.VDPADisks, NVMe: def.NVMe,
+		IOMMU: def.IOMMU}
 }
 
 func isPPC64(arch string) bool { return strings.HasPrefix(arch, "ppc64") }

@@ -41,7 +41,8 @@ func sizes(d *libvirtxml.Domain, ppc64 bool) (memory, most uint64, err error) {
 	}
 	most = roundUp(most, step(ppc64, memoryStep))
 	if most > 0 && most < memory {
-		return 0, 0, fmt.Errorf("maxMemory: %d KiB: want at least the domain's memory, which is %d KiB with its memory devices",
+		return 0, 0, fmt.Errorf("maxMemory: %d KiB: want at least the domain's memory, which is "+
+			"%d KiB with its memory devices",
 			most, memory)
 	}
 	return memory, most, nil
@@ -82,7 +83,8 @@ func withoutDevices(d *libvirtxml.Domain, devices, step uint64) (uint64, error) 
 		return 0, err
 	}
 	if memory <= devices {
-		return 0, fmt.Errorf("memory: %d KiB: want more than the memory devices have, which is %d KiB: it includes them",
+		return 0, fmt.Errorf("memory: %d KiB: want more than the memory devices have, which is "+
+			"%d KiB: it includes them",
 			memory, devices)
 	}
 	return roundUp(memory-devices, step), nil
@@ -110,7 +112,9 @@ func memoryDevices(d *libvirtxml.Domain, ppc64 bool) (written, rounded uint64, e
 	return written, rounded, nil
 }
 
-func memoryDevice(element string, m *libvirtxml.DomainMemorydev, ppc64 bool) (written, rounded uint64, err error) {
+func memoryDevice(
+	element string, m *libvirtxml.DomainMemorydev, ppc64 bool,
+) (written, rounded uint64, err error) {
 	if m.Target == nil || m.Target.Size == nil {
 		return 0, 0, fmt.Errorf("%s: there is none: want the memory device's size", element)
 	}
@@ -127,16 +131,20 @@ func memoryDevice(element string, m *libvirtxml.DomainMemorydev, ppc64 bool) (wr
 
 // nvdimm rounds an NVDIMM of a pSeries guest down to whole steps beside its label. The rest would
 // be beyond the end of the backing file (qemuDomainNVDimmAlignSizePseries).
-func nvdimm(element string, size uint64, label *libvirtxml.DomainMemorydevTargetLabel) (uint64, error) {
+func nvdimm(
+	element string, size uint64, label *libvirtxml.DomainMemorydevTargetLabel,
+) (uint64, error) {
 	var labelSize uint64
 	if label != nil && label.Size != nil {
 		var err error
-		if labelSize, err = Kibibytes(element+" label/size", uint64(label.Size.Value), label.Size.Unit); err != nil {
+		if labelSize, err = Kibibytes(element+" label/size", uint64(label.Size.Value),
+			label.Size.Unit); err != nil {
 			return 0, err
 		}
 	}
 	if size < labelSize+ppc64Step {
-		return 0, fmt.Errorf("%s: %d KiB: want at least 256 MiB beside the label of %d KiB", element, size, labelSize)
+		return 0, fmt.Errorf("%s: %d KiB: want at least 256 MiB beside the label of %d KiB",
+			element, size, labelSize)
 	}
 	return (size-labelSize)/ppc64Step*ppc64Step + labelSize, nil
 }

@@ -28,7 +28,8 @@ func (def Definition) forPSeries() (memlock.Result, error) {
 	switch {
 	case def.NVLink2:
 		reason += ", and an NVLink2 bridge pins its memory"
-		pinned, err = def.withBridges("64-bit DMA windows of NVLink2", kib("maximum memory", most), 128<<30/512)
+		pinned, err = def.withBridges("64-bit DMA windows of NVLink2", kib("maximum memory", most),
+			128<<30/512)
 	case def.VFIO > 0 || def.NVMe > 0 || def.VDPAInterfaces > 0:
 		reason += ", and devices pin its memory (" + def.devices().String() + ")"
 		pinned, err = def.passthrough()
@@ -41,7 +42,9 @@ func (def Definition) forPSeries() (memlock.Result, error) {
 
 // withBridges adds two terms to t: windows of the given KiB for each PCI host bridge, and the 8 MiB
 // that libvirt adds for their tables.
-func (def Definition) withBridges(windows string, t memlock.Term, each uint64) ([]memlock.Term, error) {
+func (def Definition) withBridges(
+	windows string, t memlock.Term, each uint64,
+) ([]memlock.Term, error) {
 	all, err := kib(windows, each).Times(int64(def.HostBridges))
 	return []memlock.Term{t, all, kib("tables of DMA windows", 8<<10)}, err
 }

@@ -26,26 +26,38 @@ func TestParseRefuses(t *testing.T) {
 		{pc() + "\nand more", `"\nand more" follows the domain`},
 		{"<domain/>", "memory: there is none: want <memory>, or memory in <cpu><numa><cell>"},
 		{with("<memory>0</memory>"), "memory: 0 KiB: want more than"},
-		{with("\n<memory unit='GiB'>1.5</memory>"), `line 2: domain/memory: "1.5": want a whole number that is not negative`},
+		{with("\n<memory unit='GiB'>1.5</memory>"),
+			`line 2: domain/memory: "1.5": want a whole number that is not negative`},
 		{with("<memory>-1</memory>"), `line 1: domain/memory: "-1": want a whole number`},
-		{with("", "<cpu><numa><cell id='0' memory='1GiB'/></numa></cpu>"), `domain/cpu/numa/cell: "1GiB": want a whole number`},
+		{with("", "<cpu><numa><cell id='0' memory='1GiB'/></numa></cpu>"),
+			`domain/cpu/numa/cell: "1GiB": want a whole number`},
 		{"<?xml version='1.0' encoding='latin1'?>" + pc(), `encoding "latin1": want UTF-8`},
 		{with("<memory unit='gibi'>1</memory>"), `memory: unit "gibi": want b, bytes, or k, M,`},
 		{with("<memory unit='XiB'>1</memory>"), `unit "XiB"`},
 		{with("<memory unit='EiB'>8</memory>"), "memory: 8 EiB: want less than 8 EiB"},
-		{with("<memory unit='E'>18446744073709551615</memory>"), "memory: 18446744073709551615 E: want less"},
-		{with(memory1G, "<maxMemory unit='MiB'>512</maxMemory>"), "maxMemory: 524288 KiB: want at least the domain's memory, which is 1048576 KiB"},
+		{with("<memory unit='E'>18446744073709551615</memory>"), "memory: 18446744073709551615 " +
+			"E: want less"},
+		{with(memory1G, "<maxMemory unit='MiB'>512</maxMemory>"), "maxMemory: 524288 KiB: want " +
+			"at least the domain's memory, which is 1048576 KiB"},
 		{with(memory1G, "<maxMemory unit='ZiB'>512</maxMemory>"), `maxMemory: unit "ZiB"`},
-		{with(memory1G, "<memtune><hard_limit unit='PiB'>18446744073709551615</hard_limit></memtune>"), "memtune/hard_limit: 18446744073709551615 PiB: want less"},
-		{with(memory1G, module("dimm", "<size unit='GiB'>1</size>")), "memory: 1048576 KiB: want more than the memory devices have, which is 1048576 KiB"},
+		{
+			with(memory1G, "<memtune><hard_limit "+
+				"unit='PiB'>18446744073709551615</hard_limit></memtune>"),
+			"memtune/hard_limit: 18446744073709551615 PiB: want less"},
+		{with(memory1G, module("dimm", "<size unit='GiB'>1</size>")), "memory: 1048576 KiB: want " +
+			"more than the memory devices have, which is 1048576 KiB"},
 		{with(memory1G, module("dimm", "")), "devices/memory[0] target/size: there is none"},
-		{with(memory1G, module("dimm", "<size unit='?'>1</size>")), "devices/memory[0] target/size: unit"},
+		{with(memory1G, module("dimm", "<size unit='?'>1</size>")),
+			"devices/memory[0] target/size: unit"},
 		{with("", cells("memory='1'", "memory='8' unit='EiB'")), "cpu/numa/cell[1] memory: 8 EiB"},
-		{with("", cells("memory='4' unit='EiB'", "memory='4' unit='EiB'")), "cpu/numa/cell[1] memory: 4503599627370496 KiB and 4503599627370496 KiB"},
-		{guest("kvm", "ppc64", memory1G, module("nvdimm", "<size unit='MiB'>255</size>")), "want at least 256 MiB beside the label of 0 KiB"},
+		{with("", cells("memory='4' unit='EiB'", "memory='4' unit='EiB'")),
+			"cpu/numa/cell[1] memory: 4503599627370496 KiB and 4503599627370496 KiB"},
+		{guest("kvm", "ppc64", memory1G, module("nvdimm", "<size unit='MiB'>255</size>")),
+			"want at least 256 MiB beside the label of 0 KiB"},
 	} {
 		def, err := domain.Parse([]byte(c.xml))
-		if err == nil || !strings.HasPrefix(err.Error(), "domain XML: ") || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !strings.HasPrefix(err.Error(), "domain XML: ") ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q\n%s", err, c.want, c.xml)
 		}
 		if diff := cmp.Diff(domain.Definition{}, def); diff != "" {
@@ -60,7 +72,8 @@ func TestLimitBeyondInt64(t *testing.T) {
 		{Memory: 1<<53 - 1, VFIO: 1},
 		{Memory: 1 << 52, Arch: "ppc64le", KVM: true, HostBridges: 1 << 30, VFIO: 1},
 	} {
-		if got, err := def.Limit(); err == nil || !strings.Contains(err.Error(), "more than an int64 holds") {
+		if got, err := def.Limit(); err == nil ||
+			!strings.Contains(err.Error(), "more than an int64 holds") {
 			t.Errorf("%+v: got %+v, %v", def, got, err)
 		}
 	}
@@ -71,9 +84,11 @@ func TestMoreNeverGivesLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 64)
 		small := domain.Definition{
-			Arch: rapid.SampledFrom([]string{"x86_64", "ppc64le"}).Draw(t, "arch"), KVM: rapid.Bool().Draw(t, "kvm"),
+			Arch:   rapid.SampledFrom([]string{"x86_64", "ppc64le"}).Draw(t, "arch"),
+			KVM:    rapid.Bool().Draw(t, "kvm"),
 			Memory: rapid.Uint64Range(1, 1<<40).Draw(t, "memory"),
-			VFIO:   count.Draw(t, "vfio"), NVMe: count.Draw(t, "nvme"), VDPADisks: count.Draw(t, "disks"),
+			VFIO:   count.Draw(t, "vfio"), NVMe: count.Draw(t, "nvme"),
+			VDPADisks:      count.Draw(t, "disks"),
 			VDPAInterfaces: count.Draw(t, "interfaces"), IOMMU: rapid.Bool().Draw(t, "iommu"),
 			HostBridges: rapid.IntRange(1, 64).Draw(t, "bridges"),
 		}
@@ -104,7 +119,8 @@ func TestMoreNeverGivesLess(t *testing.T) {
 
 // Each text gives an error, or a limit that is the sum of its terms.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{pc(pci, iommu, vdpaDisk), pseries(pci), pc(hardLimit), with("", cells("memory='1'"), module("dimm", "<size>1</size>")), "<domain>"} {
+	for _, seed := range []string{pc(pci, iommu, vdpaDisk), pseries(pci), pc(hardLimit),
+		with("", cells("memory='1'"), module("dimm", "<size>1</size>")), "<domain>"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-const wantUnit = "want b, bytes, or k, M, G, T, P, E alone or with iB (powers of 1024) or B (powers of 1000)"
+const wantUnit = "want b, bytes, or k, M, G, T, P, E alone or with iB (powers of 1024) or B " +
+	"(powers of 1000)"
 
 // unlimitedKiB is libvirt's value for "no limit" (VIR_DOMAIN_MEMORY_PARAM_UNLIMITED): in KiB in a
 // definition, in bytes in a process limit.

@@ -64,7 +64,8 @@ func ExampleLimit() {
 
 // The same VM by release, and with additionalGuestMemoryOverheadRatio.
 func ExampleOverhead() {
-	vm := kubevirt.VM{CPU: kubevirt.CPU{Cores: 1}, Memory: kubevirt.Memory{Guest: 1 << 30, Request: 1 << 30}}
+	vm := kubevirt.VM{CPU: kubevirt.CPU{Cores: 1},
+		Memory: kubevirt.Memory{Guest: 1 << 30, Request: 1 << 30}}
 	for _, release := range []string{"0.58.2", "1.4.0", "1.5.0", "1.7.0", "main"} {
 		version, err := kubevirt.ParseVersion(release)
 		if err != nil {

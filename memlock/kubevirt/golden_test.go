@@ -77,7 +77,8 @@ func TestOverheadIsKubeVirts(t *testing.T) {
 			for _, tag := range tags {
 				compared++
 				if got := overheadText(t, vm, tag, row[1]); got != row[2+i] {
-					t.Errorf("%s, %s, ratio %s: %s, and KubeVirt says %s", tag, row[0], row[1], got, row[2+i])
+					t.Errorf("%s, %s, ratio %s: %s, and KubeVirt says %s", tag, row[0], row[1],
+						got, row[2+i])
 				}
 			}
 		}
@@ -124,30 +125,39 @@ func TestGoldenTableCoversEveryRow(t *testing.T) {
 		}
 	}
 	if len(columns) != len(kubevirt.Releases()) {
-		t.Errorf("testdata/overhead.tsv has %d columns, the table %d rows", len(columns), len(kubevirt.Releases()))
+		t.Errorf("testdata/overhead.tsv has %d columns, the table %d rows", len(columns),
+			len(kubevirt.Releases()))
 	}
 }
 
 // Published figures of Harvester's and KubeVirt's tests.
 func TestOverheadMatchesPublishedFigures(t *testing.T) {
-	harvester := kubevirt.VM{CPU: kubevirt.CPU{Cores: 2}, Memory: kubevirt.Memory{Limit: 4 * gi, Request: 2730 * mi}}
+	harvester := kubevirt.VM{CPU: kubevirt.CPU{Cores: 2},
+		Memory: kubevirt.Memory{Limit: 4 * gi, Request: 2730 * mi}}
 	for _, c := range []struct {
 		version, ratio string
 		vm             kubevirt.VM
 		want           int64
 	}{
 		{"0.54", "-", harvester, 236277761},
-		{"1.4", "-", kubevirt.VM{CPU: kubevirt.CPU{Cores: 1}, Memory: kubevirt.Memory{Limit: gi, Request: 682 * mi}}, 255152128},
-		{"1.4", "1.5", kubevirt.VM{CPU: kubevirt.CPU{Cores: 1}, Memory: kubevirt.Memory{Limit: gi, Request: 682 * mi}}, 382728128},
+		{"1.4", "-", kubevirt.VM{CPU: kubevirt.CPU{Cores: 1},
+			Memory: kubevirt.Memory{Limit: gi, Request: 682 * mi}}, 255152128},
+		{"1.4", "1.5", kubevirt.VM{CPU: kubevirt.CPU{Cores: 1},
+			Memory: kubevirt.Memory{Limit: gi, Request: 682 * mi}}, 382728128},
 		{"1.6", "-", harvester, 294998017},
 		{"1.6", "1.5", harvester, 442497017},
 		{"1.6", "4.5", harvester, 1327494017},
-		{"1.8", "-", kubevirt.VM{CPU: kubevirt.CPU{Cores: 1}, Memory: kubevirt.Memory{Limit: 2 * gi}}, 281018368},
-		{"1.8", "1.5", kubevirt.VM{CPU: kubevirt.CPU{Cores: 1}, Memory: kubevirt.Memory{Limit: 2 * gi}}, 421527368},
+		{"1.8", "-", kubevirt.VM{CPU: kubevirt.CPU{Cores: 1},
+			Memory: kubevirt.Memory{Limit: 2 * gi}}, 281018368},
+		{"1.8", "1.5", kubevirt.VM{CPU: kubevirt.CPU{Cores: 1},
+			Memory: kubevirt.Memory{Limit: 2 * gi}}, 421527368},
 		{"1.9", "-", kubevirt.VM{Memory: kubevirt.Memory{Request: gi}}, 270 * mi},
-		{"1.7", "-", kubevirt.VM{CPU: kubevirt.CPU{Cores: 4}, Memory: kubevirt.Memory{Request: 8 * gi}}, 308 * mi},
-		{"1.6", "-", kubevirt.VM{CPU: kubevirt.CPU{Sockets: 16}, Memory: kubevirt.Memory{Request: 64 * gi}}, 516 * mi},
-		{"1.6", "-", kubevirt.VM{CPU: kubevirt.CPU{Sockets: 16}, Memory: kubevirt.Memory{Request: 64 * gi}, GPUs: 3}, 516*mi + gi},
+		{"1.7", "-", kubevirt.VM{CPU: kubevirt.CPU{Cores: 4},
+			Memory: kubevirt.Memory{Request: 8 * gi}}, 308 * mi},
+		{"1.6", "-", kubevirt.VM{CPU: kubevirt.CPU{Sockets: 16},
+			Memory: kubevirt.Memory{Request: 64 * gi}}, 516 * mi},
+		{"1.6", "-", kubevirt.VM{CPU: kubevirt.CPU{Sockets: 16},
+			Memory: kubevirt.Memory{Request: 64 * gi}, GPUs: 3}, 516*mi + gi},
 	} {
 		want := strconv.FormatInt(c.want, 10)
 		if got := overheadText(t, c.vm, c.version, c.ratio); got != want {

@@ -37,7 +37,8 @@ func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 	conditions := vm.conditions()
 	if len(conditions) == 0 {
 		return memlock.Result{Reason: "the VM has no hostDevices, gpus or interfaces with sriov, " +
-			"no launchSecurity.sev or .snp, no cpu.realtime, and no memory.reservedOverhead.memLock that is Required"}, nil
+			"no launchSecurity.sev or .snp, no cpu.realtime, and no " +
+			"memory.reservedOverhead.memLock that is Required"}, nil
 	}
 	terms = append(terms, memlock.Term{Name: fmt.Sprintf("guest memory (%s)", field), Bytes: guest})
 	return memlock.Limited(vm.requiredReason(version, conditions), terms...)
@@ -68,14 +69,16 @@ func (vm VM) conditions() []string {
 func (vm VM) requiredReason(version Version, conditions []string) string {
 	text := "the VM has " + strings.Join(conditions, ", ")
 	if vm.devices() > 1 {
-		text += "; with a virtual IOMMU libvirt needs more for several devices, see the limit of the domain XML"
+		text += "; with a virtual IOMMU libvirt needs more for several devices, see the limit of " +
+			"the domain XML"
 	}
 	if m := vm.Memory; m.Request > max(m.Guest, m.MaxGuest) && m.Guest > 0 {
 		text += "; KubeVirt's own lock starts from requests.memory, which is more than the guest's"
 	}
 	if vm.Template && vm.Memory.MaxGuest == 0 && version.Compare(liveUpdate) >= 0 {
 		text += "; with the LiveUpdate roll-out strategy, which is the default, " +
-			"KubeVirt enters a maxGuest of 4 x guest: set maxGuest, or give the VirtualMachineInstance from the cluster"
+			"KubeVirt enters a maxGuest of 4 x guest: set maxGuest, or give the " +
+			"VirtualMachineInstance from the cluster"
 	}
 	if version == Main() {
 		text += "; KubeVirt itself sets no limit any more"

@@ -31,7 +31,8 @@ func TestLimitConditions(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := memlock.Result{Required: true, Bytes: total + 4*gi + 1, Reason: reason,
-			Terms: append(overhead, memlock.Term{Name: "guest memory (memory.guest)", Bytes: 4*gi + 1})}
+			Terms: append(overhead, memlock.Term{Name: "guest memory (memory.guest)",
+				Bytes: 4*gi + 1})}
 		got, err := Limit(vm, version, mustRatio(t, "1.5"))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%+v: %v (-want +got)\n%s", vm, err, diff)
@@ -40,11 +41,13 @@ func TestLimitConditions(t *testing.T) {
 }
 
 func TestLimitNotRequired(t *testing.T) {
-	got, err := Limit(VM{Memory: Memory{Guest: gi}, TPM: EnabledTPM}, mustVersion(t, "1.9"), Ratio{})
+	got, err := Limit(VM{Memory: Memory{Guest: gi}, TPM: EnabledTPM}, mustVersion(t, "1.9"),
+		Ratio{})
 	if diff := cmp.Diff(memlock.Result{Reason: got.Reason}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	for _, condition := range []string{"hostDevices", "gpus", "sriov", "launchSecurity.sev", ".snp", "cpu.realtime", "memLock"} {
+	for _, condition := range []string{"hostDevices", "gpus", "sriov", "launchSecurity.sev", ".snp",
+		"cpu.realtime", "memLock"} {
 		if !strings.Contains(got.Reason, condition) {
 			t.Errorf("%q does not name %s", got.Reason, condition)
 		}
@@ -71,7 +74,8 @@ func TestLargestGuest(t *testing.T) {
 		c.drop()
 	}
 	_, err := Limit(VM{Memory: m, GPUs: 1}, mustVersion(t, "1.9"), Ratio{})
-	for _, field := range []string{"memory.guest", "resources.requests.memory", "resources.limits.memory", "memory.hugepages.pageSize"} {
+	for _, field := range []string{"memory.guest", "resources.requests.memory",
+		"resources.limits.memory", "memory.hugepages.pageSize"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)
 		}
@@ -82,12 +86,15 @@ func TestLargestGuest(t *testing.T) {
 func TestLimitOfUnknownFields(t *testing.T) {
 	vm := VM{Memory: Memory{Guest: gi, AddedOverhead: gi, LockRequired: true}, SNP: true}
 	for version, want := range map[string]string{
-		"1.6": "; KubeVirt 1.6.0 does not know launchSecurity.snp and memory.reservedOverhead, so it is not in the overhead",
-		"1.7": "; KubeVirt 1.7.0 does not know memory.reservedOverhead, so it is not in the overhead",
+		"1.6": "; KubeVirt 1.6.0 does not know launchSecurity.snp and memory.reservedOverhead, " +
+			"so it is not in the overhead",
+		"1.7": "; KubeVirt 1.7.0 does not know memory.reservedOverhead, so it is not in the " +
+			"overhead",
 		"1.8": "",
 	} {
 		got, err := Limit(vm, mustVersion(t, version), Ratio{})
-		if want = "the VM has launchSecurity.snp, memory.reservedOverhead.memLock" + want; got.Reason != want || err != nil {
+		if want = "the VM has launchSecurity.snp, memory.reservedOverhead.memLock" +
+			want; got.Reason != want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", version, got.Reason, err, want)
 		}
 	}
@@ -122,10 +129,12 @@ func TestReasonNamesDifferencesFromKubeVirt(t *testing.T) {
 		want    string
 	}{
 		{template, "1.5", "the VM has gpus (1)"},
-		{template, "1.6", "the VM has gpus (1); with the LiveUpdate roll-out strategy, which is the default, KubeVirt enters a maxGuest of 4 x guest: " +
+		{template, "1.6", "the VM has gpus (1); with the LiveUpdate roll-out strategy, which is " +
+			"the default, KubeVirt enters a maxGuest of 4 x guest: " +
 			"set maxGuest, or give the VirtualMachineInstance from the cluster"},
 		{grown, "1.9", "the VM has gpus (1)"},
-		{requested, "1.7", "the VM has gpus (1); KubeVirt's own lock starts from requests.memory, which is more than the guest's"},
+		{requested, "1.7", "the VM has gpus (1); KubeVirt's own lock starts from " +
+			"requests.memory, which is more than the guest's"},
 		{gpu, "main", "the VM has gpus (1); KubeVirt itself sets no limit any more"},
 	} {
 		got, err := Limit(c.vm, mustVersion(t, c.version), Ratio{})

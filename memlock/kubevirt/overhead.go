@@ -45,13 +45,15 @@ func overhead(vm VM, version Version, ratio Ratio) ([]memlock.Term, error) {
 		terms, last = append(terms, last...), nil
 	}
 	if row.has(countsReserved) {
-		terms = append(terms, memlock.Term{Name: "reserved overhead", Bytes: vm.Memory.AddedOverhead})
+		terms = append(terms,
+			memlock.Term{Name: "reserved overhead", Bytes: vm.Memory.AddedOverhead})
 	}
 	terms, err = row.multiply(terms, version, ratio)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(append(terms, last...), func(t memlock.Term) bool { return t.Bytes == 0 }), nil
+	return slices.DeleteFunc(append(terms, last...),
+		func(t memlock.Term) bool { return t.Bytes == 0 }), nil
 }
 
 // withDefaults adds the defaults of KubeVirt's webhook, as far as later steps read them.
@@ -79,7 +81,8 @@ func (r release) processes(vm VM, vcpus int64) []memlock.Term {
 		daemon = "libvirtd"
 	}
 	terms := []memlock.Term{
-		{Name: "page tables", Bytes: thousands(vm.Memory.Request) * (1000 / 8) / (pageTableOf / 8)}, // * 1000 may overflow
+		// * 1000 may overflow
+		{Name: "page tables", Bytes: thousands(vm.Memory.Request) * (1000 / 8) / (pageTableOf / 8)},
 		{Name: "virt-launcher-monitor", Bytes: monitor},
 		{Name: "virt-launcher", Bytes: r.launcher * mi},
 		{Name: "virtlogd", Bytes: r.virtlogd * mi},
@@ -110,7 +113,8 @@ func (r release) devices(vm VM) []memlock.Term {
 	add("probe program", vm.LivenessExec || vm.ReadinessExec, firstProbe)
 	add("SEV", vm.SEV || vm.SNP && r.has(countsSNP), sev)
 	add("TPM", vm.TPM == EnabledTPM || vm.TPM == DisabledTPM && !r.has(disablesTPM), swtpm)
-	add(count(vm.Passt, "passt interface"), r.has(countsPasst) && vm.Passt > 0, int64(vm.Passt)*passtAll)
+	add(count(vm.Passt, "passt interface"), r.has(countsPasst) && vm.Passt > 0,
+		int64(vm.Passt)*passtAll)
 	return terms
 }
 
@@ -130,17 +134,21 @@ func (r release) exclusiveTerms(vm VM) []memlock.Term {
 // guaranteed reports whether requests and limits give the pod the QoS class Guaranteed.
 func (r release) guaranteed(vm VM) bool {
 	m, c := vm.Memory, vm.CPU
-	memory := m.Request > 0 && m.Request == m.Limit || r.has(noDefaults) && m.Request == 0 && m.Limit > 0
+	memory := m.Request > 0 && m.Request == m.Limit || r.has(noDefaults) &&
+		m.Request == 0 && m.Limit > 0
 	return memory && c.RequestMilli > 0 && c.RequestMilli == c.LimitMilli
 }
 
 // multiply appends the term of the ratio.
-func (r release) multiply(terms []memlock.Term, version Version, ratio Ratio) ([]memlock.Term, error) {
+func (r release) multiply(
+	terms []memlock.Term, version Version, ratio Ratio,
+) ([]memlock.Term, error) {
 	if ratio == (Ratio{}) {
 		return terms, nil
 	}
 	if !r.has(hasRatio) {
-		return nil, fmt.Errorf("KubeVirt %s knows no overhead ratio, so %s has no effect there: want none, "+
+		return nil, fmt.Errorf("KubeVirt %s knows no overhead ratio, so %s has no effect there: "+
+			"want none, "+
 			"or KubeVirt 0.58.2, 0.59.1 or newer", version, ratio)
 	}
 	sum, err := memlock.Total(terms)

@@ -11,7 +11,8 @@ import (
 
 func anyVersion(t *rapid.T) Version {
 	text := rapid.SampledFrom([]string{
-		"0.54", "0.55.2", "0.56", "0.57.1", "0.58.0", "0.58.1", "0.58.2", "0.59", "0.59.1", "1.0", "1.1", "1.2.2", "1.3", "1.4", "1.4.1",
+		"0.54", "0.55.2", "0.56", "0.57.1", "0.58.0", "0.58.1", "0.58.2", "0.59", "0.59.1", "1.0",
+		"1.1", "1.2.2", "1.3", "1.4", "1.4.1",
 		"1.5", "1.5.1", "1.5.3", "1.6", "1.6.3", "1.6.4", "1.7", "1.8", "1.9", "main",
 	}).Draw(t, "version")
 	version, err := ParseVersion(text)
@@ -45,7 +46,8 @@ func anyRatio(t *rapid.T, version Version) Ratio {
 func anyVM(t *rapid.T) VM {
 	size := func(name string) int64 {
 		return rapid.Custom(func(t *rapid.T) int64 {
-			return rapid.Int64Range(0, 1<<50).Draw(t, name) * rapid.Int64Range(0, 1).Draw(t, "there")
+			return rapid.Int64Range(0, 1<<50).Draw(t, name) * rapid.Int64Range(0,
+				1).Draw(t, "there")
 		}).Draw(t, name)
 	}
 	flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
@@ -53,18 +55,23 @@ func anyVM(t *rapid.T) VM {
 	part := func(name string) uint32 { return rapid.Uint32Range(0, 16).Draw(t, name) }
 	vm := VM{
 		Memory: Memory{
-			Request: size("request"), Limit: size("limit"), Guest: size("guest"), HugePage: size("page"),
+			Request: size("request"), Limit: size("limit"), Guest: size("guest"),
+			HugePage:      size("page"),
 			AddedOverhead: size("added"), LockRequired: flag("lock"),
 		},
 		CPU: CPU{
 			Sockets: part("sockets"), Cores: part("cores"), Threads: part("threads"),
-			RequestMilli: rapid.Int64Range(0, 9000).Draw(t, "cpu request"), LimitMilli: rapid.Int64Range(0, 9000).Draw(t, "cpu limit"),
-			Dedicated: flag("dedicated"), Realtime: flag("realtime"),
+			RequestMilli: rapid.Int64Range(0, 9000).Draw(t, "cpu request"),
+			LimitMilli:   rapid.Int64Range(0, 9000).Draw(t, "cpu limit"),
+			Dedicated:    flag("dedicated"), Realtime: flag("realtime"),
 		},
-		Architecture: rapid.SampledFrom([]string{"", "amd64", "arm64", "s390x", "ppc64le"}).Draw(t, "architecture"),
-		NoGraphics:   flag("no graphics"), TPM: TPM(rapid.IntRange(0, 2).Draw(t, "tpm")),
-		HostDevices: few("hostDevices"), GPUs: few("gpus"), SRIOV: few("sriov"), Passt: few("passt"),
-		SEV: flag("sev"), SNP: flag("snp"), DownwardMetrics: flag("metrics"), LivenessExec: flag("liveness"), ReadinessExec: flag("readiness"),
+		Architecture: rapid.SampledFrom([]string{"", "amd64", "arm64", "s390x", "ppc64le"}).Draw(t,
+			"architecture"),
+		NoGraphics: flag("no graphics"), TPM: TPM(rapid.IntRange(0, 2).Draw(t, "tpm")),
+		HostDevices: few("hostDevices"), GPUs: few("gpus"), SRIOV: few("sriov"),
+		Passt: few("passt"),
+		SEV:   flag("sev"), SNP: flag("snp"), DownwardMetrics: flag("metrics"),
+		LivenessExec: flag("liveness"), ReadinessExec: flag("readiness"),
 	}
 	if flag("hotplug") {
 		vm.Memory.MaxGuest = rapid.Int64Range(max(1, vm.Memory.Guest), 1<<51).Draw(t, "maxGuest")
@@ -101,7 +108,8 @@ func TestTermsMakeTheTotal(t *testing.T) {
 		if err != nil || !result.Required {
 			return
 		}
-		if sum, err := memlock.Total(result.Terms); err != nil || sum != result.Bytes || sum != overhead+guest {
+		if sum, err := memlock.Total(result.Terms); err != nil || sum != result.Bytes ||
+			sum != overhead+guest {
 			t.Errorf("%d of %d + %d, %v", result.Bytes, overhead, guest, err)
 		}
 	})
@@ -161,8 +169,10 @@ func TestConditionNeverLowersLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		rapid.SampledFrom([]func(){
-			func() { vm.HostDevices++ }, func() { vm.GPUs++ }, func() { vm.SRIOV++ }, func() { vm.SEV = true }, func() { vm.SNP = true },
-			func() { vm.CPU.Realtime = true }, func() { vm.Memory.LockRequired = true }, func() { vm.Memory.MaxGuest = math.MaxInt32 + vm.Memory.Guest },
+			func() { vm.HostDevices++ }, func() { vm.GPUs++ }, func() { vm.SRIOV++ },
+			func() { vm.SEV = true }, func() { vm.SNP = true },
+			func() { vm.CPU.Realtime = true }, func() { vm.Memory.LockRequired = true },
+			func() { vm.Memory.MaxGuest = math.MaxInt32 + vm.Memory.Guest },
 		}).Draw(t, "condition")()
 		after, err := Limit(vm, version, Ratio{})
 		if err != nil || !after.Covers(before) {

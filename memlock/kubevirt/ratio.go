@@ -35,7 +35,8 @@ func (r Ratio) String() string {
 func (r Ratio) share(sum int64) (memlock.Term, error) {
 	more := float64(thousands(sum)) * (r.factor - 1)
 	if more >= math.MaxInt64/1000 {
-		return memlock.Term{}, fmt.Errorf("overhead ratio %s: makes more of %d bytes than an int64 holds", r.text, sum)
+		return memlock.Term{}, fmt.Errorf("overhead ratio %s: makes more of %d bytes than an "+
+			"int64 holds", r.text, sum)
 	}
 	return memlock.Term{Name: "ratio " + r.text, Bytes: int64(more) * 1000}, nil
 }

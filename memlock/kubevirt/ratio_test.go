@@ -8,7 +8,8 @@ import (
 
 func TestParseRatio(t *testing.T) {
 	for text, want := range map[string]float64{
-		"1": 1, "1.0": 1, "1.5": 1.5, "4.5": 4.5, "+2": 2, "1e2": 100, "0x1.8p1": 3, "1_0": 10, "1.0000000000000002": math.Nextafter(1, 2),
+		"1": 1, "1.0": 1, "1.5": 1.5, "4.5": 4.5, "+2": 2, "1e2": 100, "0x1.8p1": 3, "1_0": 10,
+		"1.0000000000000002": math.Nextafter(1, 2),
 	} {
 		got, err := ParseRatio(text)
 		if err != nil || got.factor != want || got.String() != text {
@@ -20,11 +21,13 @@ func TestParseRatio(t *testing.T) {
 // KubeVirt's webhook refuses the same texts except NaN and infinity, which break its own sum.
 func TestParseRatioErrors(t *testing.T) {
 	for _, text := range []string{
-		"", " 1.5", "1.5 ", "1,5", "150%", "x", "NaN", "nan", "Inf", "+Inf", "-Inf", "infinity", "1e999", "-1e999",
+		"", " 1.5", "1.5 ", "1,5", "150%", "x", "NaN", "nan", "Inf", "+Inf", "-Inf", "infinity",
+		"1e999", "-1e999",
 		"0", "-0", "0.99999999", "-1.5", "1.5x", "0x", "--1",
 	} {
 		got, err := ParseRatio(text)
-		if err == nil || got != (Ratio{}) || !strings.Contains(err.Error(), "want a number of at least 1") {
+		if err == nil || got != (Ratio{}) ||
+			!strings.Contains(err.Error(), "want a number of at least 1") {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
@@ -63,14 +66,16 @@ func TestShareOverflow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := r.share(gi); err == nil || !strings.Contains(err.Error(), "int64") || !strings.Contains(err.Error(), text) {
+		if got, err := r.share(gi); err == nil || !strings.Contains(err.Error(), "int64") ||
+			!strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
 }
 
 func FuzzParseRatio(f *testing.F) {
-	for _, seed := range []string{"1.5", "", "NaN", "-Inf", "1e999", "0x1p3", "0.1", "1e15", "1_0"} {
+	for _, seed := range []string{"1.5", "", "NaN", "-Inf", "1e999", "0x1p3", "0.1",
+		"1e15", "1_0"} {
 		f.Add(seed, 270*mi)
 	}
 	f.Fuzz(func(t *testing.T, text string, sum int64) {

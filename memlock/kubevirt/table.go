@@ -37,9 +37,10 @@ const (
 	exclusiveInRatio                      // counts exclusive, and the ratio multiplies it
 	countsPasst                           // counts passt interfaces
 	disablesTPM                           // knows a disabled TPM
-	noDefaults                            // leaves requests.memory empty; a memory limit alone makes the pod Guaranteed
-	countsSNP                             // counts SEV-SNP
-	countsReserved                        // counts reservedOverhead.addedOverhead
+	// leaves requests.memory empty; a memory limit alone makes the pod Guaranteed
+	noDefaults
+	countsSNP      // counts SEV-SNP
+	countsReserved // counts reservedOverhead.addedOverhead
 )
 
 // release holds the amounts from one version on.
@@ -69,9 +70,12 @@ var releases = [...]release{
 	{v(1, 5, 3), 100, 25, 40, 30, 16, hasRatio | exclusiveInRatio | disablesTPM},
 	{v(1, 6, 0), 100, 25, 40, 30, 32, hasRatio | exclusiveInRatio | disablesTPM},
 	{v(1, 6, 4), 100, 25, 40, 30, 32, hasRatio | exclusiveInRatio | disablesTPM | noDefaults},
-	{v(1, 7, 0), 100, 25, 40, 30, 32, hasRatio | exclusiveInRatio | disablesTPM | noDefaults | countsSNP},
-	{v(1, 8, 0), 100, 25, 40, 30, 32, hasRatio | exclusiveInRatio | disablesTPM | noDefaults | countsSNP | countsReserved},
-	{Version{main: true}, 100, 25, 40, 50, 32, hasRatio | exclusiveInRatio | disablesTPM | noDefaults | countsSNP | countsReserved},
+	{v(1, 7, 0), 100, 25, 40, 30, 32,
+		hasRatio | exclusiveInRatio | disablesTPM | noDefaults | countsSNP},
+	{v(1, 8, 0), 100, 25, 40, 30, 32,
+		hasRatio | exclusiveInRatio | disablesTPM | noDefaults | countsSNP | countsReserved},
+	{Version{main: true}, 100, 25, 40, 50, 32,
+		hasRatio | exclusiveInRatio | disablesTPM | noDefaults | countsSNP | countsReserved},
 }
 
 func (r release) has(t trait) bool {

@@ -17,7 +17,8 @@ type Version struct {
 const wantVersion = "want 0.54 to 0.59 or 1.0 to 1.9, " +
 	"with or without a v in front and a patch release behind, or main"
 
-var versionGrammar = regexp.MustCompile(`^v?(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)(?:\.(0|[1-9][0-9]{0,3}))?(?:[-+][0-9A-Za-z.+-]{1,64})?$`)
+var versionGrammar = regexp.MustCompile(
+	`^v?(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)(?:\.(0|[1-9][0-9]{0,3}))?(?:[-+][0-9A-Za-z.+-]{1,64})?$`)
 
 // Main returns KubeVirt's main branch: newer than every release.
 func Main() Version { return Version{main: true} }
@@ -80,5 +81,6 @@ func (v Version) Compare(o Version) int {
 	case o.main:
 		return -1
 	}
-	return cmp.Or(cmp.Compare(v.major, o.major), cmp.Compare(v.minor, o.minor), cmp.Compare(v.patch, o.patch))
+	return cmp.Or(cmp.Compare(v.major, o.major), cmp.Compare(v.minor, o.minor),
+		cmp.Compare(v.patch, o.patch))
 }

@@ -8,8 +8,10 @@ import (
 
 func TestParseVersion(t *testing.T) {
 	for text, want := range map[string]string{
-		"v1.7.0": "1.7.0", "1.7.0": "1.7.0", "1.7": "1.7.0", "v1.7": "1.7.0", "0.54.0": "0.54.0", "v0.59.2": "0.59.2",
-		"1.9.12": "1.9.12", "1.0": "1.0.0", "main": "main", "v1.7.0-rc.0": "1.7.0", "1.4.0-150600.5.15.1": "1.4.0", "1.7+k8s": "1.7.0",
+		"v1.7.0": "1.7.0", "1.7.0": "1.7.0", "1.7": "1.7.0", "v1.7": "1.7.0", "0.54.0": "0.54.0",
+		"v0.59.2": "0.59.2",
+		"1.9.12":  "1.9.12", "1.0": "1.0.0", "main": "main", "v1.7.0-rc.0": "1.7.0",
+		"1.4.0-150600.5.15.1": "1.4.0", "1.7+k8s": "1.7.0",
 	} {
 		got, err := ParseVersion(text)
 		if err != nil || got.String() != want {
@@ -20,11 +22,14 @@ func TestParseVersion(t *testing.T) {
 
 func TestParseVersionErrors(t *testing.T) {
 	for _, text := range []string{
-		"", "1", "v1", "1.7.0.0", "1.7.", ".7", "1.7.x", "1.07", "01.7", "1.7.00", "V1.7", " 1.7", "1.7\n",
-		"1.10", "v1.10.0", "2.0", "0.53.2", "0.60", "0.60.0", "0.0", "latest", "Main", "main ", "-1.7", "1.7.12345", "1.-7",
+		"", "1", "v1", "1.7.0.0", "1.7.", ".7", "1.7.x", "1.07", "01.7", "1.7.00", "V1.7",
+		" 1.7", "1.7\n",
+		"1.10", "v1.10.0", "2.0", "0.53.2", "0.60", "0.60.0", "0.0", "latest", "Main", "main ",
+		"-1.7", "1.7.12345", "1.-7",
 	} {
 		got, err := ParseVersion(text)
-		if err == nil || got != (Version{}) || !strings.Contains(err.Error(), "0.54 to 0.59 or 1.0 to 1.9") || !strings.Contains(err.Error(), "main") {
+		if err == nil || got != (Version{}) || !strings.Contains(err.Error(),
+			"0.54 to 0.59 or 1.0 to 1.9") || !strings.Contains(err.Error(), "main") {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
@@ -33,9 +38,12 @@ func TestParseVersionErrors(t *testing.T) {
 // The last row up to the version counts.
 func TestReleaseOf(t *testing.T) {
 	for text, row := range map[string]string{
-		"0.54.0": "0.54.0", "0.54.7": "0.54.0", "0.55.2": "0.55.0", "0.56.1": "0.55.0", "0.58.0": "0.57.0", "0.58.1": "0.58.1",
-		"0.58.9": "0.58.2", "0.59.0": "0.59.0", "0.59.2": "0.59.1", "1.0.1": "0.59.1", "1.2.2": "1.1.0", "1.4.0": "1.3.0",
-		"1.4.1": "1.4.1", "1.5": "1.5.0", "1.5.2": "1.5.1", "1.5.3": "1.5.3", "1.6.3": "1.6.0", "1.6.6": "1.6.4", "1.7.4": "1.7.0",
+		"0.54.0": "0.54.0", "0.54.7": "0.54.0", "0.55.2": "0.55.0", "0.56.1": "0.55.0",
+		"0.58.0": "0.57.0", "0.58.1": "0.58.1",
+		"0.58.9": "0.58.2", "0.59.0": "0.59.0", "0.59.2": "0.59.1", "1.0.1": "0.59.1",
+		"1.2.2": "1.1.0", "1.4.0": "1.3.0",
+		"1.4.1": "1.4.1", "1.5": "1.5.0", "1.5.2": "1.5.1", "1.5.3": "1.5.3", "1.6.3": "1.6.0",
+		"1.6.6": "1.6.4", "1.7.4": "1.7.0",
 		"1.8": "1.8.0", "1.9.0": "1.8.0", "main": "main",
 	} {
 		version, err := ParseVersion(text)
@@ -46,7 +54,8 @@ func TestReleaseOf(t *testing.T) {
 			t.Errorf("%s: row %s, %v, want %s", text, got.from, err, row)
 		}
 	}
-	if _, err := releaseOf(Version{}); err == nil || !strings.Contains(err.Error(), "0.54 to 0.59") {
+	if _, err := releaseOf(Version{}); err == nil ||
+		!strings.Contains(err.Error(), "0.54 to 0.59") {
 		t.Errorf("no version: %v", err)
 	}
 }
@@ -55,7 +64,8 @@ func TestTableIsInOrder(t *testing.T) {
 	if !slices.IsSortedFunc(releases[:], func(a, b release) int { return a.from.Compare(b.from) }) {
 		t.Error("the rows are not in the order of their versions")
 	}
-	if first, last := releases[0].from.String(), releases[len(releases)-1].from.String(); first != "0.54.0" || last != "main" {
+	if first, last := releases[0].from.String(), releases[len(releases)-1].from.String(); first !=
+		"0.54.0" || last != "main" {
 		t.Errorf("the table begins with %s and ends with %s: have wantVersion say so", first, last)
 	}
 	for i, r := range releases {
@@ -87,7 +97,8 @@ func TestCompare(t *testing.T) {
 }
 
 func FuzzParseVersion(f *testing.F) {
-	for _, seed := range []string{"v1.7.0", "1.7", "0.54.0", "main", "1.10", "1.7.0-rc.1", "", "1.9.9999", "v"} {
+	for _, seed := range []string{"v1.7.0", "1.7", "0.54.0", "main", "1.10", "1.7.0-rc.1", "",
+		"1.9.9999", "v"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -15,7 +15,8 @@ type VM struct {
 	Memory Memory
 	CPU    CPU
 
-	Template     bool   // from a VirtualMachine's template, without the defaults of KubeVirt's webhook
+	// from a VirtualMachine's template, without the defaults of KubeVirt's webhook
+	Template     bool
 	Architecture string // spec.architecture; empty is amd64
 	NoGraphics   bool   // devices.autoattachGraphicsDevice is false
 	TPM          TPM    // devices.tpm
@@ -72,15 +73,17 @@ const (
 // without memory.
 func (m Memory) LargestGuest() (bytes int64, field string, err error) {
 	for _, f := range []amount{
-		{"memory.maxGuest", m.MaxGuest}, {"memory.guest", m.Guest}, {"resources.requests.memory", m.Request},
+		{"memory.maxGuest", m.MaxGuest}, {"memory.guest", m.Guest},
+		{"resources.requests.memory", m.Request},
 		{"resources.limits.memory", m.Limit}, {"memory.hugepages.pageSize", m.HugePage},
 	} {
 		if f.value > 0 {
 			return f.value, f.field, nil
 		}
 	}
-	return 0, "", errors.New("the VM has no memory: want memory.guest, resources.requests.memory, " +
-		"resources.limits.memory or memory.hugepages.pageSize in spec.domain")
+	return 0, "",
+		errors.New("the VM has no memory: want memory.guest, resources.requests.memory, " +
+			"resources.limits.memory or memory.hugepages.pageSize in spec.domain")
 }
 
 // devices returns the number of devices passed through with VFIO.
@@ -105,8 +108,9 @@ func (c CPU) vcpus() (int64, error) {
 		}
 	}
 	if n > math.MaxUint32 {
-		return 0, fmt.Errorf("domain.cpu: more than %d vCPUs, which is the most that KubeVirt can count",
-			int64(math.MaxUint32))
+		return 0,
+			fmt.Errorf("domain.cpu: more than %d vCPUs, which is the most that KubeVirt can count",
+				int64(math.MaxUint32))
 	}
 	return n, nil
 }
@@ -123,11 +127,14 @@ func (vm VM) Check() error {
 	m := vm.Memory
 	for _, f := range []amount{
 		{"resources.requests.memory", m.Request}, {"resources.limits.memory", m.Limit},
-		{"memory.guest", m.Guest}, {"memory.maxGuest", m.MaxGuest}, {"memory.hugepages.pageSize", m.HugePage},
+		{"memory.guest", m.Guest}, {"memory.maxGuest", m.MaxGuest},
+		{"memory.hugepages.pageSize", m.HugePage},
 		{"memory.reservedOverhead.addedOverhead", m.AddedOverhead},
-		{"resources.requests.cpu", vm.CPU.RequestMilli}, {"resources.limits.cpu", vm.CPU.LimitMilli},
+		{"resources.requests.cpu", vm.CPU.RequestMilli},
+		{"resources.limits.cpu", vm.CPU.LimitMilli},
 		{"devices.hostDevices", int64(vm.HostDevices)}, {"devices.gpus", int64(vm.GPUs)},
-		{"devices.interfaces with sriov", int64(vm.SRIOV)}, {"devices.interfaces with passt", int64(vm.Passt)},
+		{"devices.interfaces with sriov", int64(vm.SRIOV)},
+		{"devices.interfaces with passt", int64(vm.Passt)},
 	} {
 		if f.value < 0 {
 			return fmt.Errorf("domain.%s: %d: want no less than 0", f.field, f.value)

@@ -23,10 +23,13 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   program,
 		Short: "Raise ResourceQuotas for the live migrations of VMs, and lower them afterwards",
-		Long: "Run one or two of them in a cluster. One leads, the other waits. Ends on SIGTERM with exit\n" +
+		Long: "Run one or two of them in a cluster. One leads, the other waits. Ends on SIGTERM " +
+			"with exit\n" +
 			"code 0. The next leader continues unfinished work.",
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), config, build, w) },
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), config, build, w)
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

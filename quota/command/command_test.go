@@ -29,20 +29,29 @@ func TestCommandErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"log format":             {[]string{"--log-format=xml"}, `--log-format "xml": want text or json`},
-		"log level":              {[]string{"--log-level=loud"}, `"loud"`},
-		"an argument":            {[]string{"vms"}, "vms"},
-		"no workers":             {[]string{"--workers=0"}, "--workers 0: want 1 or more"},
-		"no time":                {[]string{"--rejected-timeout=10ms"}, "--rejected-timeout 10ms: want 1s or more"},
-		"prefix without a slash": {[]string{"--annotation-prefix=example.com"}, `--annotation-prefix "example.com": want a domain and a slash`},
-		"prefix of a slash":      {[]string{"--annotation-prefix=/"}, `--annotation-prefix "/"`},
-		"manager's annotation":   {[]string{"--manager-annotation=a b"}, `--manager-annotation "a b"`},
-		"manager's label":        {[]string{"--manager-label=-"}, `--manager-label "-"`},
-		"webhook without port":   {[]string{"--webhook-listen=localhost"}, "--webhook-listen: address localhost: missing port"},
-		"webhook's name":         {[]string{"--webhook-listen=:9443", "--webhook-dns-name=a_b"}, `--webhook-dns-name "a_b": want a DNS name`},
-		"webhook's Secret":       {[]string{"--webhook-listen=:9443", "--webhook-secret=A"}, `--webhook-secret "A": want the name of an object`},
-		"webhook's Service":      {[]string{"--webhook-listen=:9443", "--webhook-service=A"}, `--webhook-service "A": want the name of an object`},
-		"no kubeconfig":          {[]string{"--kubeconfig=/nonexistent"}, "start the controller: read kubeconfig"},
+		"log format": {[]string{"--log-format=xml"},
+			`--log-format "xml": want text or json`},
+		"log level":   {[]string{"--log-level=loud"}, `"loud"`},
+		"an argument": {[]string{"vms"}, "vms"},
+		"no workers":  {[]string{"--workers=0"}, "--workers 0: want 1 or more"},
+		"no time": {[]string{"--rejected-timeout=10ms"},
+			"--rejected-timeout 10ms: want 1s or more"},
+		"prefix without a slash": {[]string{"--annotation-prefix=example.com"},
+			`--annotation-prefix "example.com": want a domain and a slash`},
+		"prefix of a slash": {[]string{"--annotation-prefix=/"}, `--annotation-prefix "/"`},
+		"manager's annotation": {[]string{"--manager-annotation=a b"},
+			`--manager-annotation "a b"`},
+		"manager's label": {[]string{"--manager-label=-"}, `--manager-label "-"`},
+		"webhook without port": {[]string{"--webhook-listen=localhost"},
+			"--webhook-listen: address localhost: missing port"},
+		"webhook's name": {[]string{"--webhook-listen=:9443", "--webhook-dns-name=a_b"},
+			`--webhook-dns-name "a_b": want a DNS name`},
+		"webhook's Secret": {[]string{"--webhook-listen=:9443", "--webhook-secret=A"},
+			`--webhook-secret "A": want the name of an object`},
+		"webhook's Service": {[]string{"--webhook-listen=:9443", "--webhook-service=A"},
+			`--webhook-service "A": want the name of an object`},
+		"no kubeconfig": {[]string{"--kubeconfig=/nonexistent"},
+			"start the controller: read kubeconfig"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +78,8 @@ func TestDocumentedFlagsExist(t *testing.T) {
 	}
 	flags := Command(buildinfo.Info{}, io.Discard).Flags()
 	of := map[string]bool{"server-side": true} // a flag of kubectl
-	for _, found := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(string(text), -1) {
+	for _, found := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(string(text),
+		-1) {
 		if flags.Lookup(found[1]) == nil && !of[found[1]] {
 			t.Errorf("--%s does not exist", found[1])
 		}

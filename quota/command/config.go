@@ -45,13 +45,15 @@ func DefaultConfig() Config {
 func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig,
 		"kubeconfig file, or "+kubeclient.InCluster+" for the pod's service account")
-	flags.StringVar(&c.Listen, "listen", c.Listen, "TCP address for /metrics, /healthz and /readyz; empty for none")
+	flags.StringVar(&c.Listen, "listen", c.Listen, "TCP address for /metrics, /healthz and "+
+		"/readyz; empty for none")
 	flags.BoolVar(&c.LeaderElection, "leader-election", c.LeaderElection,
 		"wait until no other controller leads; without it, run only one controller")
 	flags.StringVar(&c.LeaseNamespace, "lease-namespace", c.LeaseNamespace,
 		"namespace of the leader election lease (default: the pod's namespace)")
 	flags.IntVar(&c.Workers, "workers", c.Workers, "number of namespaces handled concurrently")
-	flags.BoolVar(&c.Halt, "halt-vms", c.Halt, "halt VMs without room in a quota that keeps room for migrations")
+	flags.BoolVar(&c.Halt, "halt-vms", c.Halt, "halt VMs without room in a quota that keeps room "+
+		"for migrations")
 	flags.DurationVar(&c.Quota.Timeout, "rejected-timeout", c.Quota.Timeout,
 		"how long to keep a reservation whose target pod a quota still rejects")
 	quotaflags.Add(flags, &c.Quota)

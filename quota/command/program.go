@@ -39,7 +39,8 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	}
 	registry := prometheus.NewRegistry()
 	quotas, err := controller.Add(m, controller.Options{
-		Quota: config.Quota, Workers: config.Workers, Halt: config.Halt, Metrics: controller.NewMetrics(registry), Logger: logger,
+		Quota: config.Quota, Workers: config.Workers, Halt: config.Halt,
+		Metrics: controller.NewMetrics(registry), Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -77,9 +78,10 @@ func newManager(config Config) (manager.Manager, error) {
 		return nil, err
 	}
 	return manager.New(server, manager.Options{
-		Scheme:                        scheme,
-		Cache:                         controller.CacheOptions(),
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // served on the side port
+		Scheme: scheme,
+		Cache:  controller.CacheOptions(),
+		// served on the side port
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		LeaderElection:                config.LeaderElection,
 		LeaderElectionID:              program,
 		LeaderElectionNamespace:       config.LeaseNamespace,
@@ -96,7 +98,10 @@ type side struct {
 	server   *http.Server
 }
 
-func newSide(ctx context.Context, address string, metrics prometheus.Gatherer, ready healthz.Checker, logger *slog.Logger) (*side, error) {
+func newSide(
+	ctx context.Context, address string, metrics prometheus.Gatherer, ready healthz.Checker,
+	logger *slog.Logger,
+) (*side, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)

@@ -37,13 +37,18 @@ func defaultWebhookConfig() WebhookConfig {
 }
 
 func (c *WebhookConfig) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.Listen, "webhook-listen", c.Listen, "TCP address for the admission webhooks, such as :9443; empty for none")
-	flags.StringVar(&c.Service, "webhook-service", c.Service, "Service of the webhooks in the controller's namespace")
-	flags.StringSliceVar(&c.Names, "webhook-dns-name", c.Names, "additional DNS names in the webhooks' certificate")
-	flags.StringVar(&c.Secret, "webhook-secret", c.Secret, "Secret with the webhooks' certificates in the controller's namespace")
+	flags.StringVar(&c.Listen, "webhook-listen", c.Listen, "TCP address for the admission "+
+		"webhooks, such as :9443; empty for none")
+	flags.StringVar(&c.Service, "webhook-service", c.Service, "Service of the webhooks in the "+
+		"controller's namespace")
+	flags.StringSliceVar(&c.Names, "webhook-dns-name", c.Names, "additional DNS names in the "+
+		"webhooks' certificate")
+	flags.StringVar(&c.Secret, "webhook-secret", c.Secret, "Secret with the webhooks' "+
+		"certificates in the controller's namespace")
 	flags.StringSliceVar(&c.Exempt, "guard-exempt", c.Exempt,
 		"users or groups exempt from the quota guard, such as a quota manager")
-	flags.StringVar(&c.Shim.Image, "shim-image", c.Shim.Image, "image of mooring-shim for launchers that request it; empty: never added")
+	flags.StringVar(&c.Shim.Image, "shim-image", c.Shim.Image, "image of mooring-shim for "+
+		"launchers that request it; empty: never added")
 }
 
 // check returns the first invalid flag.
@@ -54,7 +59,8 @@ func (c *WebhookConfig) check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("--webhook-listen: %w", err)
 	}
-	for flag, value := range map[string]string{"--webhook-service": c.Service, "--webhook-secret": c.Secret} {
+	for flag, value := range map[string]string{"--webhook-service": c.Service,
+		"--webhook-secret": c.Secret} {
 		if len(validation.IsDNS1123Subdomain(value)) > 0 {
 			return fmt.Errorf("%s %q: want the name of an object", flag, value)
 		}
@@ -68,20 +74,27 @@ func (c *WebhookConfig) check() error {
 }
 
 // options returns the webhook options for a controller in this namespace.
-func (c *WebhookConfig) options(namespace string, quotas quota.Options, logger *slog.Logger) webhook.Options {
+func (c *WebhookConfig) options(
+	namespace string, quotas quota.Options, logger *slog.Logger,
+) webhook.Options {
 	names := []string{c.Service + "." + namespace + ".svc", c.Service + "." + namespace}
 	return webhook.Options{
 		Listen: c.Listen, Names: append(names, c.Names...),
 		Secret: types.NamespacedName{Namespace: namespace, Name: c.Secret},
-		Quota:  quotas, Exempt: append([]string{ownUser(namespace)}, c.Exempt...), Shim: c.Shim, Logger: logger,
+		Quota:  quotas, Exempt: append([]string{ownUser(namespace)}, c.Exempt...), Shim: c.Shim,
+		Logger: logger,
 	}
 }
 
 // ownUser returns the user name of the controller's service account.
-func ownUser(namespace string) string { return "system:serviceaccount:" + namespace + ":" + program }
+func ownUser(namespace string) string {
+	return "system:serviceaccount:" + namespace + ":" + program
+}
 
 // addWebhooks adds the webhooks unless they are off, and returns their probe check.
-func addWebhooks(m manager.Manager, config Config, logger *slog.Logger) (func(*http.Request) error, error) {
+func addWebhooks(
+	m manager.Manager, config Config, logger *slog.Logger,
+) (func(*http.Request) error, error) {
 	if config.Webhook.Listen == "" {
 		return func(*http.Request) error { return nil }, nil
 	}
@@ -99,7 +112,8 @@ func (c *Config) namespace() (string, error) {
 	}
 	text, err := os.ReadFile(namespaceFile)
 	if errors.Is(err, os.ErrNotExist) {
-		return "", errors.New("unknown namespace of the controller: outside of a pod, set --lease-namespace")
+		return "", errors.New("unknown namespace of the controller: outside of a pod, set " +
+			"--lease-namespace")
 	}
 	return strings.TrimSpace(string(text)), err
 }

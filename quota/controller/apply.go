@@ -15,9 +15,12 @@ import (
 // apply runs the actions of a plan in order up to the first failure, and reports the completed
 // ones. Beyond Plan.Required it continues only if fewer than maxReporters workers do the same. all
 // is true if every action ran.
-func (r *Reconciler) apply(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) (all bool, err error) {
+func (r *Reconciler) apply(
+	ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan,
+) (all bool, err error) {
 	w := &writer{Reconciler: r, ns: ns, snapshot: s, versions: map[string]string{}}
-	if err := w.applyAll(ctx, plan.Actions[:plan.Required], plan.Reports); err != nil || plan.Required == len(plan.Actions) {
+	if err := w.applyAll(ctx, plan.Actions[:plan.Required], plan.Reports); err != nil ||
+		plan.Required == len(plan.Actions) {
 		return err == nil, err
 	}
 	select {
@@ -39,7 +42,9 @@ type writer struct {
 }
 
 // applyAll runs actions up to the first failure.
-func (w *writer) applyAll(ctx context.Context, actions []quota.Action, reports []quota.Report) error {
+func (w *writer) applyAll(
+	ctx context.Context, actions []quota.Action, reports []quota.Report,
+) error {
 	for _, action := range actions {
 		if err := w.applyOne(ctx, action); err != nil {
 			return err
@@ -79,7 +84,8 @@ func (w *writer) update(ctx context.Context, planned *v1alpha1.MigrationReservat
 
 func (w *writer) updateStatus(ctx context.Context, planned *v1alpha1.MigrationReservation) error {
 	o := w.latest(planned)
-	return w.write(kindStatus, o, "updating the status of", func() error { return w.Client.Status().Update(ctx, o) })
+	return w.write(kindStatus, o, "updating the status of",
+		func() error { return w.Client.Status().Update(ctx, o) })
 }
 
 // release deletes a reservation if necessary and then removes its finalizer.
@@ -93,7 +99,8 @@ func (w *writer) release(ctx context.Context, planned *v1alpha1.MigrationReserva
 	}
 	if controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer) {
 		patch := withoutFinalizer(o, v1alpha1.Finalizer)
-		if err := w.count(kindReservation, client.IgnoreNotFound(w.Client.Patch(ctx, o, patch))); err != nil {
+		if err := w.count(kindReservation,
+			client.IgnoreNotFound(w.Client.Patch(ctx, o, patch))); err != nil {
 			return fmt.Errorf("removing the finalizer of reservation %s: %w", o.Name, err)
 		}
 	}
@@ -106,7 +113,8 @@ func (w *writer) writeQuota(ctx context.Context, a quota.WriteQuota) error {
 		if q.UID == a.UID {
 			o := &corev1.ResourceQuota{}
 			o.Namespace, o.Name = q.Namespace, q.Name
-			return w.write(kindQuota, o, "writing", func() error { return w.Client.Patch(ctx, o, quotaPatch(q, a)) })
+			return w.write(kindQuota, o, "writing",
+				func() error { return w.Client.Patch(ctx, o, quotaPatch(q, a)) })
 		}
 	}
 	return fmt.Errorf("running a plan: quota %q is not in its snapshot", a.Name)
@@ -116,7 +124,9 @@ func (w *writer) annotateNamespace(ctx context.Context, a quota.AnnotateNamespac
 	o := &corev1.Namespace{}
 	o.Name = w.ns.name
 	patch := annotationsPatch(w.snapshot.Namespace.UID, a.Annotations)
-	return w.write(kindNamespace, o, "annotating", func() error { return w.Client.Patch(ctx, o, patch) })
+	return w.write(kindNamespace, o, "annotating", func() error {
+		return w.Client.Patch(ctx, o, patch)
+	})
 }
 
 // latest returns a reservation at the resourceVersion after this plan's writes.

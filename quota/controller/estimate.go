@@ -42,7 +42,9 @@ func (all estimates) firstExpiry() time.Time {
 // addEstimates adds the required estimates of target pods to a snapshot. It asks the API server for
 // missing ones. These are few, because a migration continues as soon as it has room.
 func (r *Reconciler) addEstimates(ctx context.Context, ns *namespace, s *quota.Snapshot) {
-	maps.DeleteFunc(ns.estimates, func(_ types.UID, e cachedEstimate) bool { return !r.Now().Before(e.until) })
+	maps.DeleteFunc(ns.estimates, func(_ types.UID, e cachedEstimate) bool {
+		return !r.Now().Before(e.until)
+	})
 	s.Estimates = map[types.UID]v1alpha1.ReservedPod{}
 	for _, vmi := range quota.VMIsToEstimate(*s) {
 		if _, known := ns.estimates[vmi.UID]; !known {
@@ -54,11 +56,14 @@ func (r *Reconciler) addEstimates(ctx context.Context, ns *namespace, s *quota.S
 	}
 }
 
-func (r *Reconciler) newEstimate(ctx context.Context, s quota.Snapshot, of quota.VMI) cachedEstimate {
+func (r *Reconciler) newEstimate(
+	ctx context.Context, s quota.Snapshot, of quota.VMI,
+) cachedEstimate {
 	e := cachedEstimate{until: r.Now().Add(estimatePeriod)}
 	launcher, err := r.estimate(ctx, s, of)
 	if err != nil {
-		r.Logger.Warn("a quota rejects the target pod of a migration, and its charge cannot be estimated",
+		r.Logger.Warn("a quota rejects the target pod of a migration, and its charge cannot be "+
+			"estimated",
 			"namespace", s.Namespace.Name, "vm", of.Name, "error", err)
 		return e
 	}
@@ -71,17 +76,23 @@ func (r *Reconciler) newEstimate(ctx context.Context, s quota.Snapshot, of quota
 }
 
 // estimate estimates the charge of a new launcher for a VMI.
-func (r *Reconciler) estimate(ctx context.Context, s quota.Snapshot, of quota.VMI) (estimate.Launcher, error) {
+func (r *Reconciler) estimate(
+	ctx context.Context, s quota.Snapshot, of quota.VMI,
+) (estimate.Launcher, error) {
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: s.Namespace.Name, Name: of.Name}, vmi); err != nil {
-		return estimate.Launcher{}, fmt.Errorf("reading VirtualMachineInstance %q: %w", of.Name, err)
+	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: s.Namespace.Name, Name: of.Name},
+		vmi); err != nil {
+		return estimate.Launcher{}, fmt.Errorf("reading VirtualMachineInstance %q: %w",
+			of.Name, err)
 	}
 	if vmi.UID != of.UID {
-		return estimate.Launcher{}, fmt.Errorf("VirtualMachineInstance %q was replaced by a new one", of.Name)
+		return estimate.Launcher{},
+			fmt.Errorf("VirtualMachineInstance %q was replaced by a new one", of.Name)
 	}
 	cluster, err := r.Cluster(ctx)
 	if err != nil {
 		return estimate.Launcher{}, err
 	}
-	return read.EstimateLauncher(ctx, r.Live, s.Namespace.Name, estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster})
+	return read.EstimateLauncher(ctx, r.Live, s.Namespace.Name,
+		estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster})
 }

@@ -26,7 +26,8 @@ func outgrown(t *testing.T, r *Reconciler, w *world) {
 	m := migration("")
 	w.must(t, w.api.Get(t.Context(), client.ObjectKeyFromObject(m), m))
 	m.Status.Conditions = []kubevirtv1.VirtualMachineInstanceMigrationCondition{{
-		Type: kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota, Status: corev1.ConditionTrue,
+		Type:   kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota,
+		Status: corev1.ConditionTrue,
 	}}
 	w.must(t, w.api.Update(t.Context(), m))
 }
@@ -41,7 +42,8 @@ func knownKubeVirt() *kubevirtv1.KubeVirt {
 func (w *world) counting() (*Reconciler, *int) {
 	r, n := w.reconciler(interceptor.Funcs{}), 0
 	r.Live = interceptor.NewClient(w.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			if _, whole := o.(*kubevirtv1.VirtualMachineInstance); whole {
 				n++
 			}
@@ -82,7 +84,8 @@ func TestEstimatesAreMadeNowAndThen(t *testing.T) {
 		result, err := reconcileOnce(r)
 		w.must(t, err)
 		if *reads != 1 || result.RequeueAfter != estimatePeriod {
-			t.Errorf("%d VMIs were read, and again after %s: want 1, and %s", *reads, result.RequeueAfter, estimatePeriod)
+			t.Errorf("%d VMIs were read, and again after %s: want 1, and %s", *reads,
+				result.RequeueAfter, estimatePeriod)
 		}
 	}
 	if hard := w.quota(t).Spec.Hard; !same(hard, doubled()) {
@@ -110,7 +113,8 @@ func TestAVMIThatWasMadeAnewIsNotEstimated(t *testing.T) {
 	r, _ := w.counting()
 	outgrown(t, r, w)
 	r.Live = interceptor.NewClient(w.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			err := c.Get(ctx, key, o, opts...)
 			if vmi, whole := o.(*kubevirtv1.VirtualMachineInstance); whole {
 				vmi.UID = "another"

@@ -50,7 +50,9 @@ const minShortage = 10 * time.Second
 
 // Reconcile checks a VMI in the caches, and if it lacks room also on the API server. It halts the
 // VM at the second live check.
-func (h *Halter) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (h *Halter) Reconcile(
+	ctx context.Context, request reconcile.Request,
+) (reconcile.Result, error) {
 	vm, why, err := h.lacking(ctx, request.NamespacedName)
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
@@ -58,7 +60,8 @@ func (h *Halter) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if left := h.haltDelay(request.NamespacedName, vm != nil); left > 0 || vm == nil {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	return reconcile.Result{}, h.halt(ctx, types.NamespacedName{Namespace: request.Namespace, Name: vm.Name}, vm.UID, why)
+	return reconcile.Result{},
+		h.halt(ctx, types.NamespacedName{Namespace: request.Namespace, Name: vm.Name}, vm.UID, why)
 }
 
 // haltDelay returns the remaining time before a VM is halted.
@@ -77,7 +80,9 @@ func (h *Halter) haltDelay(name types.NamespacedName, lacks bool) time.Duration 
 
 // lacking returns the owner VM of a VMI and KubeVirt's rejection message if a quota that keeps room
 // for migrations has no room for its launcher pod; otherwise nil.
-func (h *Halter) lacking(ctx context.Context, name types.NamespacedName) (*metav1.OwnerReference, string, error) {
+func (h *Halter) lacking(
+	ctx context.Context, name types.NamespacedName,
+) (*metav1.OwnerReference, string, error) {
 	if _, waits, err := h.waitsForLauncher(ctx, name, h.cacheReaders()); err != nil || !waits {
 		return nil, "", err
 	}
@@ -86,7 +91,8 @@ func (h *Halter) lacking(ctx context.Context, name types.NamespacedName) (*metav
 		return nil, "", err
 	}
 	owner, why := metav1.GetControllerOf(vmi), rejectionMessage(vmi)
-	if why == "" || owner == nil || owner.Kind != "VirtualMachine" || vmi.DeletionTimestamp != nil || !notScheduled(vmi) {
+	if why == "" || owner == nil || owner.Kind != "VirtualMachine" ||
+		vmi.DeletionTimestamp != nil || !notScheduled(vmi) {
 		return nil, "", nil
 	}
 	accounts, waits, err := h.waitsForLauncher(ctx, name, h.liveReaders())
@@ -99,14 +105,17 @@ func (h *Halter) lacking(ctx context.Context, name types.NamespacedName) (*metav
 
 // waitsForLauncher reports whether a VMI has no launcher pod while a quota of its namespace keeps
 // room for migrations. It also returns the accounts of all quotas.
-func (h *Halter) waitsForLauncher(ctx context.Context, name types.NamespacedName, at readers) ([]quota.Account, bool, error) {
+func (h *Halter) waitsForLauncher(
+	ctx context.Context, name types.NamespacedName, at readers,
+) ([]quota.Account, bool, error) {
 	s, err := h.read(ctx, name.Namespace, at)
 	if err != nil {
 		return nil, false, err
 	}
 	of := slices.IndexFunc(s.VMIs, func(v quota.VMI) bool { return v.Name == name.Name })
 	if of < 0 || slices.ContainsFunc(s.Pods, func(pod *corev1.Pod) bool {
-		return pod.Labels[kubevirtv1.CreatedByLabel] == string(s.VMIs[of].UID) && quota.Charged(pod, s.Now)
+		return pod.Labels[kubevirtv1.CreatedByLabel] == string(s.VMIs[of].UID) &&
+			quota.Charged(pod, s.Now)
 	}) {
 		return nil, false, nil
 	}
@@ -126,7 +135,8 @@ func notScheduled(vmi *kubevirtv1.VirtualMachineInstance) bool {
 // rejectionMessage returns virt-controller's message about a launcher pod rejected by a quota.
 func rejectionMessage(vmi *kubevirtv1.VirtualMachineInstance) string {
 	for _, c := range vmi.Status.Conditions {
-		if c.Type == kubevirtv1.VirtualMachineInstanceSynchronized && c.Status == corev1.ConditionFalse &&
+		if c.Type == kubevirtv1.VirtualMachineInstanceSynchronized &&
+			c.Status == corev1.ConditionFalse &&
 			strings.Contains(c.Message, quota.Exceeded) {
 			return c.Message
 		}
@@ -135,7 +145,9 @@ func rejectionMessage(vmi *kubevirtv1.VirtualMachineInstance) string {
 }
 
 // halt sets a VM's run strategy, if it still is the same VM, and reports the reason.
-func (h *Halter) halt(ctx context.Context, name types.NamespacedName, uid types.UID, why string) error {
+func (h *Halter) halt(
+	ctx context.Context, name types.NamespacedName, uid types.UID, why string,
+) error {
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := h.Live.Get(ctx, name, vm); err != nil {
 		return client.IgnoreNotFound(err)
@@ -156,8 +168,10 @@ func (h *Halter) halt(ctx context.Context, name types.NamespacedName, uid types.
 	}
 	h.Logger.Warn("halted a VM: its launcher pod does not fit beside the room kept for migrations",
 		"vm", name.String(), "reason", why)
-	note := "halted: its launcher pod does not fit into the quota, which keeps room for migrations: " + why
-	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonHalted, actionHalt, "%s", plaintext.Cut(note, maxNote))
+	note := "halted: its launcher pod does not fit into the quota, which keeps room for " +
+		"migrations: " + why
+	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonHalted, actionHalt, "%s",
+		plaintext.Cut(note, maxNote))
 	return nil
 }
 

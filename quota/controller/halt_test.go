@@ -20,17 +20,23 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-const rejected = `pods "virt-launcher-late" is forbidden: exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1`
+const rejected = `pods "virt-launcher-late" is forbidden: exceeded quota: quota, requested: ` +
+	`pods=1, used: pods=1, limited: pods=1`
 
 // rejectedVM is a starting VM with a launcher pod that a quota rejects.
-func rejectedVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance)) (*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance) {
+func rejectedVM(
+	change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance),
+) (*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance) {
 	vm := &kubevirtv1.VirtualMachine{ObjectMeta: named("late", "late-vm")}
-	vm.Spec.RunStrategy, vm.Spec.Template = new(kubevirtv1.RunStrategyAlways), &kubevirtv1.VirtualMachineInstanceTemplateSpec{}
+	vm.Spec.RunStrategy, vm.Spec.Template = new(kubevirtv1.RunStrategyAlways),
+		&kubevirtv1.VirtualMachineInstanceTemplateSpec{}
 	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: named("late", "late-vmi")}
-	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, kubevirtv1.VirtualMachineGroupVersionKind)}
+	vmi.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(vm, kubevirtv1.VirtualMachineGroupVersionKind)}
 	vmi.Status.Phase = kubevirtv1.Pending
 	vmi.Status.Conditions = []kubevirtv1.VirtualMachineInstanceCondition{{
-		Type: kubevirtv1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Reason: "FailedCreate", Message: rejected,
+		Type: kubevirtv1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse,
+		Reason: "FailedCreate", Message: rejected,
 	}}
 	if change != nil {
 		change(vm, vmi)
@@ -40,7 +46,9 @@ func rejectedVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachi
 
 // reconcileRejectedVM reconciles rejectedVM until the Halter is finished with it. It returns the VM
 // and the Event, if any.
-func reconcileRejectedVM(t *testing.T, w *world, hooks interceptor.Funcs) (*kubevirtv1.VirtualMachine, string) {
+func reconcileRejectedVM(
+	t *testing.T, w *world, hooks interceptor.Funcs,
+) (*kubevirtv1.VirtualMachine, string) {
 	t.Helper()
 	r := w.reconciler(hooks)
 	name := types.NamespacedName{Namespace: namespaceName, Name: "late"}
@@ -82,7 +90,8 @@ func (w *world) use(t *testing.T, used corev1.ResourceList) {
 }
 
 func TestAVMThatDoesNotFitIsHalted(t *testing.T) {
-	for name, change := range map[string]func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance){
+	for name, change := range map[string]func(*kubevirtv1.VirtualMachine,
+		*kubevirtv1.VirtualMachineInstance){
 		"runStrategy": nil,
 		"running": func(vm *kubevirtv1.VirtualMachine, _ *kubevirtv1.VirtualMachineInstance) {
 			vm.Spec.RunStrategy, vm.Spec.Running = nil, new(true)
@@ -94,8 +103,10 @@ func TestAVMThatDoesNotFitIsHalted(t *testing.T) {
 			w.create(t, vm)
 			w.create(t, vmi)
 			vm, event := reconcileRejectedVM(t, w, interceptor.Funcs{})
-			if vm.Spec.Running != nil || vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != kubevirtv1.RunStrategyHalted {
-				t.Errorf("running %v, runStrategy %v, want Halted", vm.Spec.Running, vm.Spec.RunStrategy)
+			if vm.Spec.Running != nil || vm.Spec.RunStrategy == nil ||
+				*vm.Spec.RunStrategy != kubevirtv1.RunStrategyHalted {
+				t.Errorf("running %v, runStrategy %v, want Halted", vm.Spec.Running,
+					vm.Spec.RunStrategy)
 			}
 			if got := vm.Annotations[quota.DefaultPrefix+quota.HaltedName]; got != rejected {
 				t.Errorf("annotation %q, want KubeVirt's message", got)
@@ -116,17 +127,24 @@ func TestVMsThatAreNotHalted(t *testing.T) {
 		"runs": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
 			vmi.Status.Phase, vmi.Status.NodeName = kubevirtv1.Running, "node"
 		},
-		"is rejected by another quota": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
-			vmi.Status.Conditions[0].Message = strings.ReplaceAll(rejected, "quota: quota,", "quota: other,")
+		"is rejected by another quota": func(_ *kubevirtv1.VirtualMachine,
+			vmi *kubevirtv1.VirtualMachineInstance) {
+			vmi.Status.Conditions[0].Message = strings.ReplaceAll(rejected, "quota: quota,",
+				"quota: other,")
 		},
-		"fails for another reason": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+		"fails for another reason": func(_ *kubevirtv1.VirtualMachine,
+			vmi *kubevirtv1.VirtualMachineInstance) {
 			vmi.Status.Conditions[0].Message = "no service account"
 		},
-		"was rejected once": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+		"was rejected once": func(_ *kubevirtv1.VirtualMachine,
+			vmi *kubevirtv1.VirtualMachineInstance) {
 			vmi.Status.Conditions[0].Status = corev1.ConditionTrue
 		},
-		"is no VM's": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) { vmi.OwnerReferences = nil },
-		"is a VM's that was made again": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+		"is no VM's": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+			vmi.OwnerReferences = nil
+		},
+		"is a VM's that was made again": func(_ *kubevirtv1.VirtualMachine,
+			vmi *kubevirtv1.VirtualMachineInstance) {
 			vmi.OwnerReferences[0].UID = "old"
 		},
 	} {
@@ -147,7 +165,8 @@ func TestAVMThatFitsByNowIsNotHalted(t *testing.T) {
 	w.create(t, vm)
 	w.create(t, vmi)
 	h := NewHalter(w.reconciler(interceptor.Funcs{}))
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespaceName, Name: "late"}}
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespaceName,
+		Name: "late"}}
 	first, err := h.Reconcile(t.Context(), request)
 	w.must(t, err)
 	if first.RequeueAfter != minShortage {
@@ -199,7 +218,8 @@ func TestAVMWhosePodIsNotCachedIsNotHalted(t *testing.T) {
 	}
 	hidden := 0
 	wantUntouched(t, w, interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			opts ...client.ListOption) error {
 			if _, pods := list.(*corev1.PodList); pods {
 				hidden++
 				return nil
@@ -215,8 +235,10 @@ func TestAVMWhosePodIsNotCachedIsNotHalted(t *testing.T) {
 func wantUntouched(t *testing.T, w *world, hooks interceptor.Funcs) {
 	t.Helper()
 	vm, event := reconcileRejectedVM(t, w, hooks)
-	if *vm.Spec.RunStrategy != kubevirtv1.RunStrategyAlways || len(vm.Annotations) > 0 || event != "" {
-		t.Errorf("runStrategy %s, annotations %v, Event %q: want a VM that was left alone", *vm.Spec.RunStrategy, vm.Annotations, event)
+	if *vm.Spec.RunStrategy != kubevirtv1.RunStrategyAlways || len(vm.Annotations) > 0 ||
+		event != "" {
+		t.Errorf("runStrategy %s, annotations %v, Event %q: want a VM that was left alone",
+			*vm.Spec.RunStrategy, vm.Annotations, event)
 	}
 }
 
@@ -226,10 +248,12 @@ func TestWhatGoesIsNoErrorOfTheHalter(t *testing.T) {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "late")
 	}
 	for name, hooks := range map[string]interceptor.Funcs{
-		"the VM": {Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		"the VM": {Patch: func(context.Context, client.WithWatch, client.Object, client.Patch,
+			...client.PatchOption) error {
 			return gone("virtualmachines")
 		}},
-		"the namespace": {Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		"the namespace": {Get: func(context.Context, client.WithWatch, client.ObjectKey,
+			client.Object, ...client.GetOption) error {
 			return gone("namespaces")
 		}},
 	} {
@@ -239,7 +263,8 @@ func TestWhatGoesIsNoErrorOfTheHalter(t *testing.T) {
 			w.create(t, vm)
 			w.create(t, vmi)
 			h := NewHalter(w.reconciler(interceptor.Funcs{}))
-			request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespaceName, Name: "late"}}
+			request := reconcile.Request{
+				NamespacedName: types.NamespacedName{Namespace: namespaceName, Name: "late"}}
 			result, err := h.Reconcile(t.Context(), request)
 			w.must(t, err)
 			w.now = w.now.Add(result.RequeueAfter)

@@ -39,17 +39,26 @@ func cleaned(t *testing.T, w *world) { w.clean(t) }
 // lives returns histories of migrations.
 func lives() map[string][]step {
 	begin := []step{
-		{"pending", func(t *testing.T, w *world) { w.create(t, migration(kubevirtv1.MigrationPending)) }, reserved(v1alpha1.PhaseGranted)},
-		{"target", func(t *testing.T, w *world) { w.create(t, target()) }, reserved(v1alpha1.PhaseCharged)},
+		{"pending", func(t *testing.T, w *world) {
+			w.create(t, migration(kubevirtv1.MigrationPending))
+		}, reserved(v1alpha1.PhaseGranted)},
+		{"target", func(t *testing.T, w *world) { w.create(t, target()) },
+			reserved(v1alpha1.PhaseCharged)},
 	}
 	with := func(more ...step) []step { return append(begin[:2:2], more...) }
 	return map[string][]step{
 		"succeeded": with(
-			step{"success", func(t *testing.T, w *world) { w.toPhase(t, kubevirtv1.MigrationSucceeded) }, reserved(v1alpha1.PhaseReleasing)},
-			step{"source gone", func(t *testing.T, w *world) { w.remove(t, launcher("source", nil)) }, cleaned},
+			step{"success", func(t *testing.T, w *world) {
+				w.toPhase(t, kubevirtv1.MigrationSucceeded)
+			}, reserved(v1alpha1.PhaseReleasing)},
+			step{"source gone", func(t *testing.T, w *world) {
+				w.remove(t, launcher("source", nil))
+			}, cleaned},
 		),
 		"failed": with(
-			step{"failure", func(t *testing.T, w *world) { w.toPhase(t, kubevirtv1.MigrationFailed) }, reserved(v1alpha1.PhaseReleasing)},
+			step{"failure", func(t *testing.T, w *world) {
+				w.toPhase(t, kubevirtv1.MigrationFailed)
+			}, reserved(v1alpha1.PhaseReleasing)},
 			step{"target gone", func(t *testing.T, w *world) { w.remove(t, target()) }, cleaned},
 		),
 		"deleted": with(
@@ -84,12 +93,15 @@ func checkEconomy(t *testing.T, r *Reconciler) {
 	t.Helper()
 	conflicts, writes := 0.0, 0.0
 	for _, k := range []kind{kindReservation, kindStatus, kindQuota, kindNamespace} {
-		conflicts += testutil.ToFloat64(r.Metrics.writes.WithLabelValues(string(k), outcomeConflict))
+		conflicts += testutil.ToFloat64(r.Metrics.writes.WithLabelValues(string(k),
+			outcomeConflict))
 		writes += testutil.ToFloat64(r.Metrics.writes.WithLabelValues(string(k), outcomeDone))
 	}
-	looks := testutil.ToFloat64(r.Metrics.reads.WithLabelValues(readLive)) + testutil.ToFloat64(r.Metrics.reads.WithLabelValues(readLedger))
+	looks := testutil.ToFloat64(r.Metrics.reads.WithLabelValues(readLive)) +
+		testutil.ToFloat64(r.Metrics.reads.WithLabelValues(readLedger))
 	if conflicts > 0 || writes > 9 || looks > 2 {
-		t.Errorf("%v conflicts, %v writes, %v looks at the API server; want none, 9 and 2 at most", conflicts, writes, looks)
+		t.Errorf("%v conflicts, %v writes, %v looks at the API server; want none, 9 and 2 at most",
+			conflicts, writes, looks)
 	}
 }
 

@@ -24,13 +24,16 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "mooring_quota_writes_total", Help: "Writes to the API server.",
 		}, []string{"object", "outcome"}),
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_quota_looks_total", Help: "Reads of a namespace, by the part read from the API server.",
+			Name: "mooring_quota_looks_total", Help: "Reads of a namespace, by the part read " +
+				"from the API server.",
 		}, []string{"at"}),
 		overruns: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_quota_overruns", Help: "Quotas with more use than base and without reservations, for 30 seconds or more.",
+			Name: "mooring_quota_overruns", Help: "Quotas with more use than base and without " +
+				"reservations, for 30 seconds or more.",
 		}),
 		faults: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_quota_faults", Help: "Objects with an invalid field, which the controller skips.",
+			Name: "mooring_quota_faults", Help: "Objects with an invalid field, which the " +
+				"controller skips.",
 		}),
 	}
 	registry.MustRegister(m.writes, m.reads, m.overruns, m.faults)

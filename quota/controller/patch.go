@@ -62,7 +62,8 @@ func orEmpty(annotations map[string]string) map[string]string {
 
 // withoutFinalizer removes a finalizer if the object still has the UID and the finalizers of o.
 func withoutFinalizer(o client.Object, finalizer string) client.Patch {
-	rest := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer })
+	rest := slices.DeleteFunc(slices.Clone(o.GetFinalizers()),
+		func(f string) bool { return f == finalizer })
 	return jsonPatch(
 		operation{"test", "/metadata/uid", o.GetUID()},
 		operation{"test", "/metadata/finalizers", o.GetFinalizers()},
@@ -79,7 +80,8 @@ func annotationsPatch(uid types.UID, annotations quota.Annotations) client.Patch
 			values[key] = &value
 		}
 	}
-	return rawPatch(types.MergePatchType, map[string]any{"metadata": map[string]any{"uid": uid, "annotations": values}})
+	return rawPatch(types.MergePatchType,
+		map[string]any{"metadata": map[string]any{"uid": uid, "annotations": values}})
 }
 
 // testFailed reports whether a test of a JSON patch failed. The API server reports such a patch as

@@ -62,15 +62,20 @@ func NewReconciler(c Config) *Reconciler {
 		c.Now = time.Now
 	}
 	if c.Cluster == nil {
-		c.Cluster = func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, c.Live) }
+		c.Cluster = func(ctx context.Context) (virt.Cluster, error) {
+			return virt.Read(ctx, c.Live)
+		}
 	}
 	c.Options = c.Options.WithDefaults()
-	return &Reconciler{Config: c, namespaces: namespaces{all: map[string]*namespace{}}, reporting: make(chan struct{}, maxReporters)}
+	return &Reconciler{Config: c, namespaces: namespaces{all: map[string]*namespace{}},
+		reporting: make(chan struct{}, maxReporters)}
 }
 
 // Reconcile adapts ledger and quotas of a namespace to its migrations. It implements
 // [reconcile.Reconciler].
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (r *Reconciler) Reconcile(
+	ctx context.Context, request reconcile.Request,
+) (reconcile.Result, error) {
 	ns := r.namespaces.get(request.Name)
 	s, wait, err := r.snapshot(ctx, ns)
 	switch {
@@ -95,7 +100,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // execute runs a plan and returns when to plan again.
-func (r *Reconciler) execute(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) (reconcile.Result, error) {
+func (r *Reconciler) execute(
+	ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan,
+) (reconcile.Result, error) {
 	all, err := r.apply(ctx, ns, s, plan)
 	if stale(err) {
 		r.Logger.Debug("the namespace changed after the plan", "namespace", ns.name, "error", err)
@@ -141,5 +148,6 @@ func (r *Reconciler) forget(ns *namespace) {
 
 // stale reports whether a write failed because its plan is out of date.
 func stale(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || testFailed(err)
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
+		apierrors.IsAlreadyExists(err) || testFailed(err)
 }

@@ -36,8 +36,9 @@ func (r *Reconciler) report(namespace string, done quota.Action, reports []quota
 			continue
 		}
 		migration := &corev1.ObjectReference{
-			APIVersion: kubevirtv1.GroupVersion.String(), Kind: kubevirtv1.VirtualMachineInstanceMigrationGroupVersionKind.Kind,
-			Namespace: namespace, Name: report.Migration.Name, UID: report.Migration.UID,
+			APIVersion: kubevirtv1.GroupVersion.String(),
+			Kind:       kubevirtv1.VirtualMachineInstanceMigrationGroupVersionKind.Kind,
+			Namespace:  namespace, Name: report.Migration.Name, UID: report.Migration.UID,
 		}
 		r.event(migration, report.Type, report.Reason, report.Message)
 	}
@@ -59,7 +60,8 @@ func causes(a quota.Action) (reservation string, reasons []string) {
 }
 
 func (r *Reconciler) event(on *corev1.ObjectReference, kind, reason, message string) {
-	r.Logger.Info(message, "reason", reason, "kind", on.Kind, "namespace", on.Namespace, "name", on.Name)
+	r.Logger.Info(message, "reason", reason, "kind", on.Kind, "namespace", on.Namespace,
+		"name", on.Name)
 	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", plaintext.Cut(message, maxNote))
 }
 
@@ -83,7 +85,8 @@ const minOverrun = 30 * time.Second
 func (before states) next(namespace string, plan quota.Plan, at time.Time) states {
 	now := states{overruns: map[string]overrun{}, faults: map[corev1.ObjectReference]string{}}
 	for _, o := range plan.Overruns {
-		text := fmt.Sprintf("use exceeds the quota's base in %s, and nothing is reserved for migrations",
+		text := fmt.Sprintf("use exceeds the quota's base in %s, and nothing is reserved for "+
+			"migrations",
 			strings.Join(names(o.Excess), ", "))
 		now.overruns[o.Quota] = overrun{text: text, since: at}
 		if was := before.overruns[o.Quota]; was.text == text {
@@ -106,7 +109,8 @@ func names(list corev1.ResourceList) []string {
 }
 
 func faultReference(namespace string, f quota.Fault) corev1.ObjectReference {
-	ref := corev1.ObjectReference{APIVersion: "v1", Kind: f.Kind, Namespace: namespace, Name: f.Name}
+	ref := corev1.ObjectReference{APIVersion: "v1", Kind: f.Kind, Namespace: namespace,
+		Name: f.Name}
 	switch f.Kind {
 	case "Namespace":
 		ref.Namespace = ""
@@ -130,7 +134,8 @@ func (r *Reconciler) reportStates(ns *namespace, plan quota.Plan) (again time.Ti
 		case r.Now().Before(lasted):
 			again = lasted
 		default:
-			r.event(reference("ResourceQuota", ns.name, name), corev1.EventTypeWarning, ReasonOverrun, o.text)
+			r.event(reference("ResourceQuota", ns.name, name), corev1.EventTypeWarning,
+				ReasonOverrun, o.text)
 			o.reported = true
 			now.overruns[name] = o
 		}

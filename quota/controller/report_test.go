@@ -56,7 +56,8 @@ func TestEventsAreWrittenOnce(t *testing.T) {
 		}
 		all = append(all, eventReasons(r)...)
 	}
-	want := []string{quota.ReasonReserved, quota.ReasonGranted, quota.ReasonGrown, quota.ReasonReleased}
+	want := []string{quota.ReasonReserved, quota.ReasonGranted, quota.ReasonGrown,
+		quota.ReasonReleased}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
 	}
@@ -84,7 +85,8 @@ func TestChangedStatesAreReported(t *testing.T) {
 		excess := corev1.ResourceList{corev1.ResourceName(name): resource.MustParse("1")}
 		return quota.Plan{
 			Overruns: []quota.Overrun{{Quota: "quota", Excess: excess}},
-			Faults:   []quota.Fault{{Kind: "Namespace", Name: namespaceName, Err: errors.New("no such share")}},
+			Faults: []quota.Fault{{Kind: "Namespace", Name: namespaceName,
+				Err: errors.New("no such share")}},
 		}
 	}
 	for _, s := range []struct {
@@ -126,7 +128,8 @@ func TestLongMessagesAreCut(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
 	r.event(&corev1.ObjectReference{}, corev1.EventTypeNormal, "R", strings.Repeat("ä", maxNote))
-	if e := <-r.Events.(*events.FakeRecorder).Events; len(e) > maxNote+len("Normal R ") || !strings.HasSuffix(e, "ä...") {
+	if e := <-r.Events.(*events.FakeRecorder).Events; len(e) > maxNote+len("Normal R ") ||
+		!strings.HasSuffix(e, "ä...") {
 		t.Errorf("%d bytes: %s", len(e), e)
 	}
 }

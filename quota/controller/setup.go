@@ -44,7 +44,8 @@ const (
 // NewScheme returns a scheme with the controller's types.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme, kubevirtv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme,
+		kubevirtv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, err
 		}
@@ -95,7 +96,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	})
 	err = c.add(Name, reconciler, c.sources()...)
 	if err == nil && c.options.Halt {
-		vmis := source.Kind[client.Object](c.manager.GetCache(), vmiMetadata(), &handler.EnqueueRequestForObject{})
+		vmis := source.Kind[client.Object](c.manager.GetCache(), vmiMetadata(),
+			&handler.EnqueueRequestForObject{})
 		err = c.add(Name+"-halt", NewHalter(reconciler), vmis)
 	}
 	if err != nil {
@@ -114,7 +116,8 @@ func (c *Controller) awaitKinds(ctx context.Context) bool {
 func (c *Controller) awaitCaches(ctx context.Context) error {
 	for _, w := range watches() {
 		c.setUnready(fmt.Errorf("the cache of a %T is not filled", w.object))
-		if _, err := c.manager.GetCache().GetInformer(ctx, w.object); err != nil && ctx.Err() == nil {
+		if _, err := c.manager.GetCache().GetInformer(ctx, w.object); err != nil &&
+			ctx.Err() == nil {
 			return fmt.Errorf("filling the cache of a %T: %w", w.object, err)
 		}
 	}
@@ -133,7 +136,8 @@ func (c *Controller) kindsServed() bool {
 	if len(missing) == 0 {
 		return true
 	}
-	now := fmt.Errorf("the API server does not serve %s: are KubeVirt's and Mooring's CRDs installed?", strings.Join(missing, ", "))
+	now := fmt.Errorf("the API server does not serve %s: are KubeVirt's and Mooring's CRDs "+
+		"installed?", strings.Join(missing, ", "))
 	if c.Ready(nil).Error() != now.Error() {
 		c.options.Logger.Error("waiting for missing kinds", "error", now)
 		c.setUnready(now)
@@ -172,8 +176,10 @@ func (c *Controller) add(name string, by reconcile.Reconciler, from ...source.So
 	options := controller.Options{
 		Reconciler:              by,
 		MaxConcurrentReconciles: c.options.Workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minFailureDelay, maxFailureDelay),
-		EnableWarmup:            new(true), // so the caches of the next leader are filled
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			minFailureDelay,
+			maxFailureDelay),
+		EnableWarmup: new(true), // so the caches of the next leader are filled
 	}
 	options.DefaultFromConfig(c.manager.GetControllerOptions())
 	inner, err := controller.NewUnmanaged(name, options)

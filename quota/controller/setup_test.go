@@ -38,7 +38,8 @@ func TestKindsAreWaitedFor(t *testing.T) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	var log bytes.Buffer
-	c, err := Add(bare{mapper: mapper, scheme: scheme}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c, err := Add(bare{mapper: mapper, scheme: scheme},
+		Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		if len(labels) == 0 {
 			labels = []string{"none"}
 		}
-		served[family.GetName()] = strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ", ")
+		served[family.GetName()] = strings.ToLower(family.GetType().String()) + " " +
+			strings.Join(labels, ", ")
 	}
 	if diff := cmp.Diff(served, documented); diff != "" {
 		t.Errorf("metrics (-served +documented):\n%s", diff)
@@ -107,7 +109,8 @@ func TestEventsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, reason := range []string{
-		quota.ReasonReserved, quota.ReasonGrown, quota.ReasonGranted, quota.ReasonReleased, quota.ReasonTimedOut,
+		quota.ReasonReserved, quota.ReasonGrown, quota.ReasonGranted, quota.ReasonReleased,
+		quota.ReasonTimedOut,
 		ReasonOverrun, ReasonFault, ReasonHalted,
 	} {
 		if !strings.Contains(string(text), "\n| `"+reason+"` | ") {

@@ -31,11 +31,15 @@ const (
 )
 
 // cacheReaders read only from caches.
-func (r *Reconciler) cacheReaders() readers { return readers{r.Client, r.Client, r.Client, readCache} }
+func (r *Reconciler) cacheReaders() readers {
+	return readers{r.Client, r.Client, r.Client, readCache}
+}
 
 // ledgerReaders read the controller's own objects from the API server, for caches that do not show
 // the controller's writes.
-func (r *Reconciler) ledgerReaders() readers { return readers{r.Live, r.Live, r.Client, readLedger} }
+func (r *Reconciler) ledgerReaders() readers {
+	return readers{r.Live, r.Live, r.Client, readLedger}
+}
 
 // liveReaders read from the API server. The plan needs them to release a reservation.
 func (r *Reconciler) liveReaders() readers { return readers{r.Client, r.Live, r.Live, readLive} }
@@ -44,7 +48,9 @@ func (r *Reconciler) liveReaders() readers { return readers{r.Client, r.Live, r.
 // controller's own writes yet: the caller discards the snapshot and retries after the event of the
 // write, or after the duration. After unseenTimeout without the writes, snapshot reads reservations
 // and quotas from the API server.
-func (r *Reconciler) snapshot(ctx context.Context, ns *namespace) (quota.Snapshot, time.Duration, error) {
+func (r *Reconciler) snapshot(
+	ctx context.Context, ns *namespace,
+) (quota.Snapshot, time.Duration, error) {
 	from := r.cacheReaders()
 	if ns.cacheStale {
 		from = r.ledgerReaders()
@@ -94,15 +100,19 @@ func (r *Reconciler) read(ctx context.Context, name string, from readers) (quota
 	return s, nil
 }
 
-func readCluster(ctx context.Context, from client.Reader, s *quota.Snapshot, in client.InNamespace) error {
-	migrations, vmis, pods := &kubevirtv1.VirtualMachineInstanceMigrationList{}, vmiMetadataList(), &corev1.PodList{}
+func readCluster(
+	ctx context.Context, from client.Reader, s *quota.Snapshot, in client.InNamespace,
+) error {
+	migrations, vmis, pods := &kubevirtv1.VirtualMachineInstanceMigrationList{}, vmiMetadataList(),
+		&corev1.PodList{}
 	if err := read.List(ctx, from, migrations, in); err != nil {
 		return err
 	}
 	if err := read.List(ctx, from, vmis, in); err != nil {
 		return err
 	}
-	if err := read.List(ctx, from, pods, in, client.MatchingLabelsSelector{Selector: quota.PodsOfVMs()}); err != nil {
+	if err := read.List(ctx, from, pods, in,
+		client.MatchingLabelsSelector{Selector: quota.PodsOfVMs()}); err != nil {
 		return err
 	}
 	s.Pods, s.Migrations = read.Pointers(pods.Items), read.Pointers(migrations.Items)

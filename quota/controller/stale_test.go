@@ -32,7 +32,8 @@ func (l *lagging) stand(t *testing.T, w *world) {
 }
 
 func (l *lagging) hooks() interceptor.Funcs {
-	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, to client.ObjectList, opts ...client.ListOption) error {
+	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch,
+		to client.ObjectList, opts ...client.ListOption) error {
 		for _, list := range l.kept {
 			if schemeKind(list) == schemeKind(to) {
 				items, err := meta.ExtractList(list)
@@ -112,11 +113,13 @@ func calls(r *Reconciler) float64 {
 
 // A conflict leads to an immediate new plan from stored objects, and to no error.
 func TestConflict(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota", errors.New("changed"))
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota",
+		errors.New("changed"))
 	refuse := true
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			if refuse {
 				return conflict
 			}
@@ -130,7 +133,8 @@ func TestConflict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if result.RequeueAfter < before || result.RequeueAfter == 0 || result.RequeueAfter > maxConflictDelay {
+		if result.RequeueAfter < before || result.RequeueAfter == 0 ||
+			result.RequeueAfter > maxConflictDelay {
 			t.Fatalf("waits %s after %s", result.RequeueAfter, before)
 		}
 		before = result.RequeueAfter
@@ -149,7 +153,8 @@ func TestEditBetweenReadAndWrite(t *testing.T) {
 	edited := doubled()
 	edited[corev1.ResourcePods] = resource.MustParse("7")
 	r := w.reconciler(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			if edit {
 				edit = false
 				q := w.quota(t)
@@ -166,7 +171,8 @@ func TestEditBetweenReadAndWrite(t *testing.T) {
 	if err := w.settle(t, r); err != nil {
 		t.Fatal(err)
 	}
-	want := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("8"), corev1.ResourceRequestsMemory: resource.MustParse("3Gi")}
+	want := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("8"),
+		corev1.ResourceRequestsMemory: resource.MustParse("3Gi")}
 	if hard := w.quota(t).Spec.Hard; !same(hard, want) {
 		t.Errorf("hard is %v, want %v", hard, want)
 	}
@@ -180,11 +186,12 @@ func TestStale(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"nothing":         {nil, false},
-		"conflict":        {apierrors.NewConflict(of, "quota", errors.New("changed")), true},
-		"gone":            {apierrors.NewNotFound(of, "quota"), true},
-		"there":           {apierrors.NewAlreadyExists(of, "quota"), true},
-		"a test failed":   {apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "test failed", 0, false), true},
+		"nothing":  {nil, false},
+		"conflict": {apierrors.NewConflict(of, "quota", errors.New("changed")), true},
+		"gone":     {apierrors.NewNotFound(of, "quota"), true},
+		"there":    {apierrors.NewAlreadyExists(of, "quota"), true},
+		"a test failed": {apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "",
+			"test failed", 0, false), true},
 		"an invalid one":  {invalid, false},
 		"forbidden":       {apierrors.NewForbidden(of, "quota", errors.New("no")), false},
 		"any other error": {errors.New("no route to host"), false},

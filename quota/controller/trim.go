@@ -38,7 +38,8 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 
 // resources returns resources with this charge.
 func resources(charge corev1.ResourceList) corev1.ResourceRequirements {
-	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{},
+		Limits: corev1.ResourceList{}}
 	for name, q := range charge {
 		if of, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix); ok {
 			out.Requests[corev1.ResourceName(of)] = q
@@ -52,7 +53,8 @@ func resources(charge corev1.ResourceList) corev1.ResourceRequirements {
 
 func trimLabels(labels map[string]string) map[string]string {
 	out := map[string]string{}
-	for _, key := range []string{kubevirtv1.AppLabel, kubevirtv1.CreatedByLabel, kubevirtv1.MigrationJobLabel} {
+	for _, key := range []string{kubevirtv1.AppLabel, kubevirtv1.CreatedByLabel,
+		kubevirtv1.MigrationJobLabel} {
 		if value, ok := labels[key]; ok {
 			out[key] = value
 		}

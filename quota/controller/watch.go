@@ -41,9 +41,12 @@ func watches() []watchedKind {
 
 // source enqueues the namespace of each object with a relevant change.
 func (w watchedKind) source(from cache.Cache) source.Source {
-	return source.Kind(from, w.object, handler.EnqueueRequestsFromMapFunc(namespaceOf), predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return w.relevant == nil || w.relevant(e.ObjectOld, e.ObjectNew) },
-	})
+	return source.Kind(from, w.object, handler.EnqueueRequestsFromMapFunc(namespaceOf),
+		predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return w.relevant == nil || w.relevant(e.ObjectOld, e.ObjectNew)
+			},
+		})
 }
 
 func namespaceOf(_ context.Context, o client.Object) []reconcile.Request {

@@ -45,10 +45,12 @@ func newWorldOf(t *testing.T, vm string) *world {
 	}
 	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: named(vm, "vmi-uid")}
 	// The default field manager tracking is slow and does not support all types.
-	plain := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
+	plain := clienttesting.NewObjectTracker(scheme,
+		serializer.NewCodecFactory(scheme).UniversalDecoder())
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(plain).
 		WithStatusSubresource(&v1alpha1.MigrationReservation{}, &corev1.ResourceQuota{}).
-		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName, UID: "ns-uid"}},
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName,
+			UID: "ns-uid"}},
 			newQuota(), vmi, launcher("source", nil)).
 		WithInterceptorFuncs(interceptor.Funcs{Create: createWithUID}).Build()
 	w := &world{api: api, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -57,7 +59,9 @@ func newWorldOf(t *testing.T, vm string) *world {
 }
 
 // createWithUID sets a UID as the API server does; the fake client does not.
-func createWithUID(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+func createWithUID(
+	ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption,
+) error {
 	if o.GetUID() == "" {
 		o.SetUID(types.UID("uid-of-" + o.GetName()))
 	}
@@ -69,27 +73,32 @@ func named(name string, uid types.UID) metav1.ObjectMeta {
 }
 
 func base() corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1"), corev1.ResourceRequestsMemory: resource.MustParse("1Gi")}
+	return corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1"),
+		corev1.ResourceRequestsMemory: resource.MustParse("1Gi")}
 }
 
 func doubled() corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2"), corev1.ResourceRequestsMemory: resource.MustParse("2Gi")}
+	return corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2"),
+		corev1.ResourceRequestsMemory: resource.MustParse("2Gi")}
 }
 
 func newQuota() *corev1.ResourceQuota {
-	return &corev1.ResourceQuota{ObjectMeta: named("quota", "quota-uid"), Spec: corev1.ResourceQuotaSpec{Hard: base()}}
+	return &corev1.ResourceQuota{ObjectMeta: named("quota", "quota-uid"),
+		Spec: corev1.ResourceQuotaSpec{Hard: base()}}
 }
 
 func launcher(name string, labels map[string]string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: named(name, types.UID(name+"-uid"))}
-	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher", kubevirtv1.CreatedByLabel: "vmi-uid"}
+	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher",
+		kubevirtv1.CreatedByLabel: "vmi-uid"}
 	for key, value := range labels {
 		pod.Labels[key] = value
 	}
 	pod.Status.Phase = corev1.PodRunning
-	pod.Spec.Containers = []corev1.Container{{Name: "compute", Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
-	}}}
+	pod.Spec.Containers = []corev1.Container{
+		{Name: "compute", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+		}}}
 	return pod
 }
 
@@ -97,8 +106,11 @@ func target() *corev1.Pod {
 	return launcher("target", map[string]string{kubevirtv1.MigrationJobLabel: "migration-uid"})
 }
 
-func migration(phase kubevirtv1.VirtualMachineInstanceMigrationPhase) *kubevirtv1.VirtualMachineInstanceMigration {
-	m := &kubevirtv1.VirtualMachineInstanceMigration{ObjectMeta: named("migration", "migration-uid")}
+func migration(
+	phase kubevirtv1.VirtualMachineInstanceMigrationPhase,
+) *kubevirtv1.VirtualMachineInstanceMigration {
+	m := &kubevirtv1.VirtualMachineInstanceMigration{
+		ObjectMeta: named("migration", "migration-uid")}
 	m.Spec.VMIName = "vm"
 	m.Status.Phase = phase
 	return m
@@ -107,7 +119,8 @@ func migration(phase kubevirtv1.VirtualMachineInstanceMigrationPhase) *kubevirtv
 // reconciler returns a reconciler. Its writes pass through hooks.
 func (w *world) reconciler(hooks interceptor.Funcs) *Reconciler {
 	return NewReconciler(Config{
-		Client: interceptor.NewClient(w.api, hooks), Live: w.api, Events: events.NewFakeRecorder(1000),
+		Client: interceptor.NewClient(w.api, hooks), Live: w.api,
+		Events:  events.NewFakeRecorder(1000),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return w.now },
 	})
@@ -222,7 +235,8 @@ func (w *world) clean(t *testing.T) {
 	t.Helper()
 	q := w.quota(t)
 	if !same(q.Spec.Hard, base()) || len(q.Annotations) > 0 || len(w.ledger(t)) > 0 {
-		t.Fatalf("left: hard %v, annotations %v, reservations %v", q.Spec.Hard, q.Annotations, w.ledger(t))
+		t.Fatalf("left: hard %v, annotations %v, reservations %v", q.Spec.Hard, q.Annotations,
+			w.ledger(t))
 	}
 }
 

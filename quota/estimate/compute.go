@@ -18,7 +18,8 @@ import (
 type sizes struct{ fromVM, generated corev1.ResourceRequirements }
 
 func newSizes(of kubevirtv1.ResourceRequirements) sizes {
-	own := corev1.ResourceRequirements{Limits: of.Limits.DeepCopy(), Requests: of.Requests.DeepCopy()}
+	own := corev1.ResourceRequirements{Limits: of.Limits.DeepCopy(),
+		Requests: of.Requests.DeepCopy()}
 	made := corev1.ResourceRequirements{}
 	for _, r := range []*corev1.ResourceRequirements{&own, &made} {
 		if r.Limits == nil {
@@ -73,7 +74,8 @@ func (r *renderer) compute(overhead resource.Quantity) corev1.ResourceRequiremen
 	}
 	if r.generatesLimit(corev1.ResourceMemory) {
 		request := s.fromVM.Requests[corev1.ResourceMemory]
-		s.generated.Limits[corev1.ResourceMemory] = *resource.NewQuantity(int64(float64(request.Value())*r.limitRatio()), request.Format)
+		s.generated.Limits[corev1.ResourceMemory] = *resource.NewQuantity(
+			int64(float64(request.Value())*r.limitRatio()), request.Format)
 	}
 	r.devices(s)
 	return s.sum()
@@ -82,7 +84,8 @@ func (r *renderer) compute(overhead resource.Quantity) corev1.ResourceRequiremen
 // vcpus returns sockets * cores * threads.
 func (r *renderer) vcpus() int64 {
 	n := int64(1)
-	for _, factor := range []uint32{r.domain.CPU.Sockets, r.domain.CPU.Cores, r.domain.CPU.Threads} {
+	for _, factor := range []uint32{r.domain.CPU.Sockets, r.domain.CPU.Cores,
+		r.domain.CPU.Threads} {
 		n *= max(1, int64(factor))
 	}
 	return n
@@ -130,10 +133,12 @@ func (r *renderer) dedicateCPUs(s sizes) {
 // emulatorThreads returns 2 if the VM requires an even number of CPUs and one thread would make it
 // odd, otherwise 1. Like KubeVirt, it counts the threads of a supplemental pool twice.
 func (r *renderer) emulatorThreads(cpus int64) int64 {
-	if policy := r.domain.IOThreadsPolicy; policy != nil && *policy == kubevirtv1.IOThreadsPolicySupplementalPool {
+	if policy := r.domain.IOThreadsPolicy; policy != nil &&
+		*policy == kubevirtv1.IOThreadsPolicySupplementalPool {
 		cpus += r.ioThreads()
 	}
-	if _, even := r.vmi.Annotations[kubevirtv1.EmulatorThreadCompleteToEvenParity]; even && cpus%2 == 0 {
+	if _, even := r.vmi.Annotations[kubevirtv1.EmulatorThreadCompleteToEvenParity]; even &&
+		cpus%2 == 0 {
 		return 2
 	}
 	return 1
@@ -163,7 +168,9 @@ func (r *renderer) hugePages(s sizes, overhead resource.Quantity) {
 }
 
 // excess returns the amount above the guest's memory, plus the overhead.
-func excess(amount resource.Quantity, guest *resource.Quantity, overhead resource.Quantity) resource.Quantity {
+func excess(
+	amount resource.Quantity, guest *resource.Quantity, overhead resource.Quantity,
+) resource.Quantity {
 	sum := overhead.DeepCopy()
 	if guest != nil && amount.Cmp(*guest) > 0 {
 		sum.Add(amount)
@@ -186,7 +193,8 @@ func (r *renderer) generatesLimit(name corev1.ResourceName) bool {
 
 // autoCPULimit reports whether KubeVirt sets CPU limits for VMs in this namespace.
 func (r *renderer) autoCPULimit() bool {
-	if _, has := r.domain.Resources.Limits[corev1.ResourceCPU]; has || r.config.AutoCPULimitNamespaceLabelSelector == nil || r.Namespace == nil {
+	if _, has := r.domain.Resources.Limits[corev1.ResourceCPU]; has ||
+		r.config.AutoCPULimitNamespaceLabelSelector == nil || r.Namespace == nil {
 		return false
 	}
 	selector, err := metav1.LabelSelectorAsSelector(r.config.AutoCPULimitNamespaceLabelSelector)

@@ -30,7 +30,8 @@ func (r *renderer) guaranteed() bool {
 
 // container sizes a support container.
 func (r *renderer) container(kind kubevirtv1.SupportContainerType, s support) corev1.Container {
-	of := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	of := corev1.ResourceRequirements{Requests: corev1.ResourceList{},
+		Limits: corev1.ResourceList{}}
 	set(of.Requests, corev1.ResourceCPU, s.requestCPU)
 	set(of.Requests, corev1.ResourceMemory, s.requestMemory)
 	set(of.Limits, corev1.ResourceCPU, s.limitCPU)
@@ -81,7 +82,8 @@ func (r *renderer) containers() []corev1.Container {
 	if r.guaranteed() {
 		hook = support{limitCPU: "200m", limitMemory: "64M"}
 	}
-	return append(all, slices.Repeat([]corev1.Container{r.container(kubevirtv1.SideCar, hook)}, r.hookSidecars())...)
+	return append(all, slices.Repeat([]corev1.Container{r.container(kubevirtv1.SideCar, hook)},
+		r.hookSidecars())...)
 }
 
 // initContainers returns the init containers and the guest console's native sidecar.
@@ -143,7 +145,8 @@ func (r *renderer) disks() int {
 
 // isFilesystem reports whether the guest uses the volume as a file system.
 func (r *renderer) isFilesystem(volume string) bool {
-	return slices.ContainsFunc(r.domain.Devices.Filesystems, func(f kubevirtv1.Filesystem) bool { return f.Name == volume })
+	return slices.ContainsFunc(r.domain.Devices.Filesystems,
+		func(f kubevirtv1.Filesystem) bool { return f.Name == volume })
 }
 
 // hookSidecars returns the number of hook sidecars of the VM and of network binding plugins.
@@ -169,5 +172,6 @@ func (r *renderer) logsConsole() bool {
 	case devices.LogSerialConsole != nil:
 		return *devices.LogSerialConsole
 	}
-	return r.config.VirtualMachineOptions == nil || r.config.VirtualMachineOptions.DisableSerialConsoleLog == nil
+	return r.config.VirtualMachineOptions == nil ||
+		r.config.VirtualMachineOptions.DisableSerialConsoleLog == nil
 }

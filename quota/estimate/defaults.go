@@ -44,12 +44,14 @@ const webhookDefaultCPURequest = "100m"
 
 func (r *renderer) setCPURequest() {
 	resources := r.domain.Resources
-	if limit := resources.Limits[corev1.ResourceCPU]; !limit.IsZero() && resources.Requests.Cpu().IsZero() {
+	if limit := resources.Limits[corev1.ResourceCPU]; !limit.IsZero() &&
+		resources.Requests.Cpu().IsZero() {
 		r.requests()[corev1.ResourceCPU] = limit
 	}
 	_, has := resources.Requests[corev1.ResourceCPU]
 	set := r.config.CPURequest
-	if has || set == nil || r.vmi.IsCPUDedicated() || set.Cmp(resource.MustParse(webhookDefaultCPURequest)) == 0 {
+	if has || set == nil || r.vmi.IsCPUDedicated() ||
+		set.Cmp(resource.MustParse(webhookDefaultCPURequest)) == 0 {
 		return
 	}
 	r.requests()[corev1.ResourceCPU] = *set
@@ -76,7 +78,8 @@ func (r *renderer) setMemoryRequest(requests corev1.ResourceList) {
 		return
 	}
 	if r.developer.MemoryOvercommit != defaultMemoryOvercommit {
-		guest = resource.NewQuantity(guest.Value()*100/int64(r.developer.MemoryOvercommit), guest.Format)
+		guest = resource.NewQuantity(guest.Value()*100/int64(r.developer.MemoryOvercommit),
+			guest.Format)
 	}
 	requests[corev1.ResourceMemory] = *guest
 }
@@ -135,7 +138,8 @@ func (r *renderer) setTopology() {
 // binding does not matter for the size.
 func addDefaultInterface(spec *kubevirtv1.VirtualMachineInstanceSpec) {
 	devices := &spec.Domain.Devices
-	if !isNot(devices.AutoattachPodInterface, false) || len(spec.Networks)+len(devices.Interfaces) > 0 {
+	if !isNot(devices.AutoattachPodInterface, false) ||
+		len(spec.Networks)+len(devices.Interfaces) > 0 {
 		return
 	}
 	devices.Interfaces = []kubevirtv1.Interface{*kubevirtv1.DefaultMasqueradeNetworkInterface()}

@@ -28,7 +28,8 @@ func (r *renderer) virtualization(s sizes) {
 	})
 	fast := !r.developer.UseEmulation
 	for name, requested := range map[corev1.ResourceName]bool{
-		tunDevice:        len(devices.Interfaces) > 0 || isNot(devices.AutoattachPodInterface, false),
+		tunDevice: len(devices.Interfaces) > 0 ||
+			isNot(devices.AutoattachPodInterface, false),
 		vhostNetDevice:   virtio && fast,
 		kvmDevice:        fast,
 		vhostVsockDevice: !isNot(devices.AutoattachVSOCK, true),
@@ -52,10 +53,13 @@ func (r *renderer) devices(s sizes) {
 			names = append(names, device.DeviceName)
 		}
 	}
-	if security := r.domain.LaunchSecurity; security != nil && (security.SEV != nil || security.SNP != nil) {
+	if security := r.domain.LaunchSecurity; security != nil &&
+		(security.SEV != nil || security.SNP != nil) {
 		names = append(names, string(sevDevice))
 	}
-	if slices.ContainsFunc(r.domain.Devices.Disks, func(d kubevirtv1.Disk) bool { return d.LUN != nil && d.LUN.Reservation }) {
+	if slices.ContainsFunc(r.domain.Devices.Disks, func(d kubevirtv1.Disk) bool {
+		return d.LUN != nil && d.LUN.Reservation
+	}) {
 		names = append(names, string(reservationDevice))
 	}
 	for _, name := range names {
@@ -75,18 +79,22 @@ func (r *renderer) unknown() []string {
 		}
 	}
 	claims := len(r.vmi.Spec.ResourceClaims) > 0
-	multus := slices.ContainsFunc(r.vmi.Spec.Networks, func(n kubevirtv1.Network) bool { return n.Multus != nil })
+	multus := slices.ContainsFunc(r.vmi.Spec.Networks,
+		func(n kubevirtv1.Network) bool { return n.Multus != nil })
 	add(multus, "devices of a NetworkAttachmentDefinition")
 	add(claims, "devices of resource claims")
-	add(r.config.DefaultRuntimeClass != "", "the overhead of RuntimeClass "+r.config.DefaultRuntimeClass)
-	add(r.domain.CPU.IsolateEmulatorThread && r.gate("AlignCPUs"), "a CPU for an even number of CPUs")
+	add(r.config.DefaultRuntimeClass != "", "the overhead of RuntimeClass "+
+		r.config.DefaultRuntimeClass)
+	add(r.domain.CPU.IsolateEmulatorThread && r.gate("AlignCPUs"),
+		"a CPU for an even number of CPUs")
 	add(r.hotplugged(), "the pod with hot-plugged disks")
 	return all
 }
 
 func (r *renderer) hotplugged() bool {
 	return slices.ContainsFunc(r.vmi.Spec.Volumes, func(v kubevirtv1.Volume) bool {
-		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.Hotpluggable || v.DataVolume != nil && v.DataVolume.Hotpluggable
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.Hotpluggable ||
+			v.DataVolume != nil && v.DataVolume.Hotpluggable
 	})
 }
 

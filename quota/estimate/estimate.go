@@ -57,7 +57,8 @@ func Estimate(in Input) (Launcher, error) {
 		return Launcher{}, fmt.Errorf("estimating the launcher of VM %q: %w", in.VMI.Name, err)
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
-		Containers:        append([]corev1.Container{{Resources: r.compute(overhead)}}, r.containers()...),
+		Containers: append([]corev1.Container{{Resources: r.compute(overhead)}},
+			r.containers()...),
 		InitContainers:    r.initContainers(),
 		PriorityClassName: r.vmi.Spec.PriorityClassName,
 		Affinity:          r.vmi.Spec.Affinity,
@@ -67,7 +68,8 @@ func Estimate(in Input) (Launcher, error) {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, shim(pod.Spec.Containers[0]))
 		applyLimitRanges(pod, in.LimitRanges)
 	}
-	l := Launcher{Pod: quota.Reserve(v1alpha1.RoleLauncher, pod), Overhead: overhead, Unknown: r.unknown()}
+	l := Launcher{Pod: quota.Reserve(v1alpha1.RoleLauncher, pod), Overhead: overhead,
+		Unknown: r.unknown()}
 	if r.generatesLimit(corev1.ResourceMemory) && !r.vmi.IsCPUDedicated() {
 		l.LimitRatio = r.limitRatio()
 	}

@@ -11,7 +11,8 @@ import (
 // they affect the launcher's size. Either may be nil. KubeVirt refuses a value set in both the spec
 // and the instance type; Expand uses the instance type's. It ignores the preferred topology, which
 // does not change the number of vCPUs.
-func Expand(spec *kubevirtv1.VirtualMachineInstanceSpec, size *instancetypev1beta1.VirtualMachineInstancetypeSpec,
+func Expand(spec *kubevirtv1.VirtualMachineInstanceSpec,
+	size *instancetypev1beta1.VirtualMachineInstancetypeSpec,
 	preference *instancetypev1beta1.VirtualMachinePreferenceSpec,
 ) {
 	if preference != nil && preference.Devices != nil {
@@ -59,11 +60,15 @@ func expandMemory(domain *kubevirtv1.DomainSpec, of instancetypev1beta1.MemoryIn
 	if domain.Resources.Requests == nil {
 		domain.Resources.Requests = corev1.ResourceList{}
 	}
-	request := int64(float32(of.Guest.Value()) * (1 - float32(of.OvercommitPercent)/100)) // as KubeVirt rounds
-	domain.Resources.Requests[corev1.ResourceMemory] = *resource.NewQuantity(request, of.Guest.Format)
+	// as KubeVirt rounds
+	request := int64(float32(of.Guest.Value()) * (1 - float32(of.OvercommitPercent)/100))
+	domain.Resources.Requests[corev1.ResourceMemory] = *resource.NewQuantity(request,
+		of.Guest.Format)
 }
 
-func expandDevices(domain *kubevirtv1.DomainSpec, of *instancetypev1beta1.VirtualMachineInstancetypeSpec) {
+func expandDevices(
+	domain *kubevirtv1.DomainSpec, of *instancetypev1beta1.VirtualMachineInstancetypeSpec,
+) {
 	if len(of.GPUs) > 0 {
 		domain.Devices.GPUs = of.GPUs
 	}
@@ -94,8 +99,12 @@ func applyAutoattach(devices *kubevirtv1.Devices, of *instancetypev1beta1.Device
 	}
 }
 
-func applyPreference(spec *kubevirtv1.VirtualMachineInstanceSpec, preference *instancetypev1beta1.VirtualMachinePreferenceSpec) {
-	if architecture := preference.PreferredArchitecture; architecture != nil && spec.Architecture == "" {
+func applyPreference(
+	spec *kubevirtv1.VirtualMachineInstanceSpec,
+	preference *instancetypev1beta1.VirtualMachinePreferenceSpec,
+) {
+	if architecture := preference.PreferredArchitecture; architecture != nil &&
+		spec.Architecture == "" {
 		spec.Architecture = *architecture
 	}
 	if preference.PreferredLaunchSecurity != nil && spec.Domain.LaunchSecurity == nil {

@@ -17,7 +17,8 @@ func Add(flags *pflag.FlagSet, o *quota.Options) {
 	flags.StringVar(&o.Prefix, "annotation-prefix", quota.DefaultPrefix,
 		"prefix of the annotations that users and other controllers share")
 	flags.StringVar(&o.ManagerAnnotation, "manager-annotation", quota.DefaultManagerAnnotation,
-		"annotation of namespaces in which a manager of quotas keeps their base; "+quota.NoManager+" for none")
+		"annotation of namespaces in which a manager of quotas keeps their base; "+quota.NoManager+
+			" for none")
 	flags.StringVar(&o.ManagerLabel, "manager-label", quota.DefaultManagerLabel,
 		"label, with value true, of the quota that the manager keeps")
 }
@@ -26,10 +27,12 @@ func Add(flags *pflag.FlagSet, o *quota.Options) {
 func Check(o quota.Options) error {
 	domain, slash := strings.CutSuffix(o.Prefix, "/")
 	if problems := validation.IsDNS1123Subdomain(domain); !slash || len(problems) > 0 {
-		return fmt.Errorf("--annotation-prefix %q: want a domain and a slash, such as %s", o.Prefix, quota.DefaultPrefix)
+		return fmt.Errorf("--annotation-prefix %q: want a domain and a slash, such as %s", o.Prefix,
+			quota.DefaultPrefix)
 	}
 	if name := o.ManagerAnnotation; name != quota.NoManager && !qualified(name) {
-		return fmt.Errorf("--manager-annotation %q: want the name of an annotation, or %s", name, quota.NoManager)
+		return fmt.Errorf("--manager-annotation %q: want the name of an annotation, or %s", name,
+			quota.NoManager)
 	}
 	if name := o.ManagerLabel; !qualified(name) {
 		return fmt.Errorf("--manager-label %q: want the name of a label", name)

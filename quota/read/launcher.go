@@ -11,7 +11,9 @@ import (
 
 // EstimateLauncher reads the LimitRanges of the namespace and estimates the launcher of an
 // instance. It sets in.LimitRanges.
-func EstimateLauncher(ctx context.Context, from client.Reader, namespace string, in estimate.Input) (estimate.Launcher, error) {
+func EstimateLauncher(
+	ctx context.Context, from client.Reader, namespace string, in estimate.Input,
+) (estimate.Launcher, error) {
 	ranges := &corev1.LimitRangeList{}
 	if err := List(ctx, from, ranges, client.InNamespace(namespace)); err != nil {
 		return estimate.Launcher{}, err

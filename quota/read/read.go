@@ -9,7 +9,9 @@ import (
 )
 
 // List lists objects. Its error names their kind.
-func List(ctx context.Context, from client.Reader, to client.ObjectList, options ...client.ListOption) error {
+func List(
+	ctx context.Context, from client.Reader, to client.ObjectList, options ...client.ListOption,
+) error {
 	if err := from.List(ctx, to, options...); err != nil {
 		return fmt.Errorf("reading a %T: %w", to, err)
 	}

@@ -21,7 +21,9 @@ func Requested(launcher, namespace map[string]string) (api.Injection, error) {
 
 // LauncherOrNamespace reads a setting from the launcher's annotations, or else from the
 // namespace's. It ignores an unreadable launcher annotation.
-func LauncherOrNamespace[T any](launcher, namespace map[string]string, read func(map[string]string) (T, bool, error)) (T, error) {
+func LauncherOrNamespace[T any](
+	launcher, namespace map[string]string, read func(map[string]string) (T, bool, error),
+) (T, error) {
 	if v, ok, _ := read(launcher); ok {
 		return v, nil
 	}

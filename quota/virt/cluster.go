@@ -52,7 +52,8 @@ func Read(ctx context.Context, from client.Reader) (Cluster, error) {
 	for _, item := range list.Items {
 		names = append(names, item.Namespace+"/"+item.Name)
 	}
-	return Cluster{}, fmt.Errorf("the cluster has %d objects of kind KubeVirt: %s: want one", len(names), strings.Join(names, ", "))
+	return Cluster{}, fmt.Errorf("the cluster has %d objects of kind KubeVirt: %s: want one",
+		len(names), strings.Join(names, ", "))
 }
 
 // FromObject reads a KubeVirt object. It uses the observed version, or else the target version.
@@ -64,12 +65,15 @@ func FromObject(object *kubevirtv1.KubeVirt) (Cluster, error) {
 	}
 	var err error
 	if c.Version, err = kubevirt.ParseVersion(version); err != nil {
-		return Cluster{}, fmt.Errorf("KubeVirt %s/%s, %s: %w", object.Namespace, object.Name, field, err)
+		return Cluster{}, fmt.Errorf("KubeVirt %s/%s, %s: %w", object.Namespace,
+			object.Name, field, err)
 	}
 	if ratio := c.Configuration.AdditionalGuestMemoryOverheadRatio; ratio != nil && *ratio != "" {
 		if c.Ratio, err = kubevirt.ParseRatio(*ratio); err != nil {
-			return Cluster{}, fmt.Errorf("KubeVirt %s/%s, spec.configuration.additionalGuestMemoryOverheadRatio: %w",
-				object.Namespace, object.Name, err)
+			return Cluster{},
+				fmt.Errorf("KubeVirt %s/%s, "+
+					"spec.configuration.additionalGuestMemoryOverheadRatio: %w",
+					object.Namespace, object.Name, err)
 		}
 	}
 	return c, nil

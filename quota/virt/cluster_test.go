@@ -64,10 +64,12 @@ func TestReadErrors(t *testing.T) {
 		t.Errorf("got %v, want %v", err, virt.ErrNoKubeVirt)
 	}
 	for want, objects := range map[string][]client.Object{
-		"2 objects of kind KubeVirt: one/kubevirt, two/kubevirt":  {object("one", "v1.7.0", nil), object("two", "v1.7.0", nil)},
-		"KubeVirt virt/kubevirt, status.targetKubeVirtVersion":    {object("virt", "", nil)},
-		"status.observedKubeVirtVersion":                          {object("virt", "soon", nil)},
-		"spec.configuration.additionalGuestMemoryOverheadRatio: ": {object("virt", "v1.7.0", new("0.5"))},
+		"2 objects of kind KubeVirt: one/kubevirt, two/kubevirt": {object("one", "v1.7.0", nil),
+			object("two", "v1.7.0", nil)},
+		"KubeVirt virt/kubevirt, status.targetKubeVirtVersion": {object("virt", "", nil)},
+		"status.observedKubeVirtVersion":                       {object("virt", "soon", nil)},
+		"spec.configuration.additionalGuestMemoryOverheadRatio: ": {
+			object("virt", "v1.7.0", new("0.5"))},
 	} {
 		if _, err := read(t, objects...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

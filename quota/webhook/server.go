@@ -50,7 +50,8 @@ func Add(m manager.Manager, o Options) (ready func(*http.Request) error, err err
 	holder := &certificates.Holder{Reader: m.GetAPIReader(), Logger: o.Logger, Secret: o.Secret}
 	keeper := &certificates.Keeper{
 		Client: m.GetClient(), Reader: m.GetAPIReader(), Logger: o.Logger,
-		Secret: o.Secret, Names: o.Names, Validating: ValidatingConfiguration, Mutating: MutatingConfiguration, Now: time.Now,
+		Secret: o.Secret, Names: o.Names, Validating: ValidatingConfiguration,
+		Mutating: MutatingConfiguration, Now: time.Now,
 	}
 	server, err := newServer(o.Listen, holder)
 	if err != nil {
@@ -99,6 +100,7 @@ func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 		"/validate-virtualmachine":        guard.NewVM(g),
 		"/validate-virtualmachinerestore": guard.NewRestore(g),
 		"/validate-launcher":              guard.NewLauncher(g),
-		"/mutate-launcher":                launcher.New(launcher.Config{Reader: m.GetAPIReader(), Cluster: cluster, Shim: o.Shim, Logger: o.Logger}),
+		"/mutate-launcher": launcher.New(launcher.Config{Reader: m.GetAPIReader(),
+			Cluster: cluster, Shim: o.Shim, Logger: o.Logger}),
 	}
 }

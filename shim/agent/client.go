@@ -28,7 +28,8 @@ var _ resize.Node = (*Client)(nil)
 type Client struct {
 	http http.Client
 
-	requirement chan *podapi.MemoryRequirement // has the latest one; a sender takes it out while it sends
+	// has the latest one; a sender takes it out while it sends
+	requirement chan *podapi.MemoryRequirement
 }
 
 // New returns a client for the agent's socket, such as [podapi.Socket]. It does not connect yet.
@@ -36,8 +37,10 @@ func New(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	transport := &http.Transport{DialContext: dial, MaxConnsPerHost: maxConnections, IdleConnTimeout: idleTimeout}
-	c := &Client{http: http.Client{Transport: transport}, requirement: make(chan *podapi.MemoryRequirement, 1)}
+	transport := &http.Transport{DialContext: dial, MaxConnsPerHost: maxConnections,
+		IdleConnTimeout: idleTimeout}
+	c := &Client{http: http.Client{Transport: transport},
+		requirement: make(chan *podapi.MemoryRequirement, 1)}
 	c.requirement <- nil
 	return c
 }
@@ -80,7 +83,8 @@ func (c *Client) Limits(ctx context.Context) (resize.Limits, error) {
 	s, err := c.Observed(ctx)
 	return resize.Limits{
 		PodMax: uint64(s.PodMax), ContainerMax: uint64(s.ContainerMax),
-		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Floor: uint64(s.Floor), Available: uint64(s.Available),
+		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Floor: uint64(s.Floor),
+		Available: uint64(s.Available),
 	}, err
 }
 
@@ -123,7 +127,8 @@ func (c *Client) Lease(ctx context.Context, d time.Duration, reason string) erro
 		_, err := ask[json.RawMessage](ctx, c, http.MethodDelete, podapi.PathLease, nil)
 		return err
 	}
-	return c.put(ctx, podapi.PathLease, podapi.Lease{Seconds: seconds(min(d, podapi.MaxLease)), Reason: reason})
+	return c.put(ctx, podapi.PathLease, podapi.Lease{Seconds: seconds(min(d, podapi.MaxLease)),
+		Reason: reason})
 }
 
 // seconds rounds up to whole seconds.
@@ -160,7 +165,9 @@ func (c *Client) put(ctx context.Context, path string, question any) error {
 }
 
 // ask sends a request and reads the answer.
-func ask[T any](ctx context.Context, c *Client, method, path string, question []byte) (answer T, err error) {
+func ask[T any](
+	ctx context.Context, c *Client, method, path string, question []byte,
+) (answer T, err error) {
 	body, err := c.open(ctx, method, path, question)
 	if err != nil {
 		return answer, err
@@ -172,8 +179,11 @@ func ask[T any](ctx context.Context, c *Client, method, path string, question []
 	return answer, nil
 }
 
-func (c *Client) open(ctx context.Context, method, path string, question []byte) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://mooring-agent"+path, bytes.NewReader(question))
+func (c *Client) open(
+	ctx context.Context, method, path string, question []byte,
+) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://mooring-agent"+path,
+		bytes.NewReader(question))
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}
@@ -204,7 +214,8 @@ func refusal(response *http.Response) error {
 		answer.Message = fmt.Sprintf("%s, without a reason", response.Status)
 	}
 	refused := &RefusedError{Code: answer.Code, Message: answer.Message}
-	if response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusTooManyRequests {
+	if response.StatusCode == http.StatusServiceUnavailable ||
+		response.StatusCode == http.StatusTooManyRequests {
 		return errors.Join(resize.ErrAgent, refused)
 	}
 	return refused

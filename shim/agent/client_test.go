@@ -40,8 +40,10 @@ func TestAnswers(t *testing.T) {
 		away   bool
 		code   string
 	}{
-		"refused":          {403, `{"code":"refused","message":"too much"}`, false, podapi.CodeRefused},
-		"migrating":        {409, `{"code":"migrating","message":"m"}`, false, podapi.CodeMigrating},
+		"refused": {403, `{"code":"refused","message":"too much"}`, false,
+			podapi.CodeRefused},
+		"migrating": {409, `{"code":"migrating","message":"m"}`, false,
+			podapi.CodeMigrating},
 		"starting":         {503, `{"code":"starting","message":"m"}`, true, podapi.CodeStarting},
 		"busy":             {429, `{"code":"busy","message":"m"}`, true, podapi.CodeBusy},
 		"no reason":        {500, `x`, false, ""},
@@ -81,14 +83,19 @@ func TestQuestions(t *testing.T) {
 		want string
 	}{
 		{func() error { return n.RaiseLock(t.Context(), 5) }, `PUT /v1/lock {"atLeast":5}`},
-		{func() error { return n.RaiseLock(t.Context(), resize.NoLimit) }, `PUT /v1/lock {"atLeast":"unlimited"}`},
+		{func() error { return n.RaiseLock(t.Context(), resize.NoLimit) },
+			`PUT /v1/lock {"atLeast":"unlimited"}`},
 		{func() error { return n.LowerLock(t.Context(), 5) }, `PUT /v1/lock {"atMost":5}`},
 		{func() error { return n.RequireMemory(t.Context(), 0) }, `PUT /v1/need {"bytes":0}`},
-		{func() error { return n.Hold(t.Context(), 1500*time.Millisecond) }, `PUT /v1/hold {"seconds":2}`},
-		{func() error { return n.Hold(t.Context(), 100*time.Hour) }, `PUT /v1/hold {"seconds":3600}`},
+		{func() error { return n.Hold(t.Context(), 1500*time.Millisecond) },
+			`PUT /v1/hold {"seconds":2}`},
+		{func() error { return n.Hold(t.Context(), 100*time.Hour) },
+			`PUT /v1/hold {"seconds":3600}`},
 		{func() error { return n.Hold(t.Context(), -1) }, `DELETE /v1/hold `},
-		{func() error { return n.Lease(t.Context(), 1500*time.Millisecond, "migration") }, `PUT /v1/lease {"seconds":2,"reason":"migration"}`},
-		{func() error { return n.Lease(t.Context(), time.Hour, "migration") }, `PUT /v1/lease {"seconds":600,"reason":"migration"}`},
+		{func() error { return n.Lease(t.Context(), 1500*time.Millisecond, "migration") },
+			`PUT /v1/lease {"seconds":2,"reason":"migration"}`},
+		{func() error { return n.Lease(t.Context(), time.Hour, "migration") },
+			`PUT /v1/lease {"seconds":600,"reason":"migration"}`},
 		{func() error { return n.Lease(t.Context(), 0, "") }, `DELETE /v1/lease `},
 	} {
 		if err := c.call(); got != c.want || err != nil {

@@ -26,7 +26,9 @@ func TestRequirementOrder(t *testing.T) {
 		<-r.Context().Done()
 	})
 	done := make(chan error)
-	requirement := func(bytes uint64) { go func() { done <- n.RequireMemory(t.Context(), bytes) }() }
+	requirement := func(bytes uint64) {
+		go func() { done <- n.RequireMemory(t.Context(), bytes) }()
+	}
 	next := func(want string) {
 		t.Helper()
 		if got := <-received; got != want {

@@ -20,11 +20,12 @@ const retryEvery = time.Second
 // new request.
 func (c *Client) Stops(ctx context.Context) <-chan podapi.Stop {
 	stops, hints := make(chan podapi.Stop, 1), make(chan struct{}, 1)
-	go c.follow(ctx, podapi.PathChanges+"?"+podapi.QueryStopHandler+"=1", func(_ context.Context, change podapi.Change, first bool) {
-		if first || change.Changed == podapi.ChangedStop {
-			hint(hints)
-		}
-	})
+	go c.follow(ctx, podapi.PathChanges+"?"+podapi.QueryStopHandler+"=1",
+		func(_ context.Context, change podapi.Change, first bool) {
+			if first || change.Changed == podapi.ChangedStop {
+				hint(hints)
+			}
+		})
 	go func() {
 		defer close(stops)
 		c.followStops(ctx, hints, stops)

@@ -25,7 +25,8 @@ func (c *Client) Changed(ctx context.Context) (<-chan struct{}, error) {
 	hints := make(chan struct{}, 1)
 	go func() {
 		defer close(hints)
-		c.follow(ctx, podapi.PathChanges, func(ctx context.Context, change podapi.Change, first bool) {
+		c.follow(ctx, podapi.PathChanges, func(ctx context.Context, change podapi.Change,
+			first bool) {
 			if first {
 				c.repeatRequirement(ctx)
 			}
@@ -62,7 +63,9 @@ func (c *Client) follow(ctx context.Context, path string, onLine onChange) {
 func (c *Client) read(ctx context.Context, path string, onLine onChange) (some bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(maxSilence, func() { cancel(fmt.Errorf("no line from the agent for %s", maxSilence)) })
+	silence := time.AfterFunc(maxSilence, func() {
+		cancel(fmt.Errorf("no line from the agent for %s", maxSilence))
+	})
 	defer silence.Stop()
 	body, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {

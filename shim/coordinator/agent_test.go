@@ -78,7 +78,8 @@ func (a *agent) Limits(context.Context) (resize.Limits, error) {
 	if limit := uint64(a.desired.Limits.Memory); limit > a.limit || limit >= a.requirement {
 		a.limit = limit
 	}
-	limits := resize.Limits{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit, Floor: a.floor, Available: resize.NoLimit}
+	limits := resize.Limits{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit,
+		Floor: a.floor, Available: resize.NoLimit}
 	if a.lock > 0 {
 		limits.Lock = a.lock
 	}
@@ -105,7 +106,8 @@ func (a *agent) LowerLock(_ context.Context, bytes uint64) error {
 	case a.away:
 		return resize.ErrAgent
 	case bytes < a.floor:
-		return policyError("memory lock: %d is less than the launcher's limit of %d", bytes, a.floor)
+		return policyError("memory lock: %d is less than the launcher's limit of %d",
+			bytes, a.floor)
 	}
 	if a.lock == 0 || bytes < a.lock {
 		a.lock = bytes

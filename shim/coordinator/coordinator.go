@@ -83,7 +83,9 @@ func New(c Config) (*Coordinator, error) {
 		name    string
 		missing bool
 	}{
-		{"Connection", c.Connection == nil}, {"Agent", c.Agent == nil}, {"Journal", c.Journal == nil}, {"Overhead or Formula", c.Overhead == nil && c.Formula == nil},
+		{"Connection", c.Connection == nil}, {"Agent", c.Agent == nil},
+		{"Journal", c.Journal == nil},
+		{"Overhead or Formula", c.Overhead == nil && c.Formula == nil},
 	} {
 		if f.missing {
 			return nil, fmt.Errorf("new coordinator: %s is required", f.name)
@@ -171,8 +173,8 @@ func checkRunning(ctx context.Context, d virt.Domain) error {
 	return err
 }
 
-// serveVM serves one VM until it ends or ctx ends. A stop request cancels a running resize. Its last
-// calls to the agent may overlap with the shutdown.
+// serveVM serves one VM until it ends or ctx ends. A stop request cancels a running resize. Its
+// last calls to the agent may overlap with the shutdown.
 func (c *Coordinator) serveVM(ctx context.Context, d virt.Domain) {
 	vmCtx, stopWork := context.WithCancel(ctx)
 	defer stopWork()

@@ -60,12 +60,15 @@ func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testi
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{agent: &agent{}}
-		r.agent.desired = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 4000}}
+		r.agent.desired = podapi.Desired{Generation: 1, Launcher: "compute",
+			Limits: podapi.Limits{Memory: 3 * gi, CPU: 4000}}
 		r.hypervisor = virttest.New(state())
 		r.Domain = r.hypervisor.First()
 		config := coordinator.Config{
-			Connection: r.hypervisor, Agent: r.agent, Journal: &memoryJournal{}, Overhead: target.Fixed(uint64(gi)),
-			StopRequested: func() (bool, error) { return r.podStop.Load(), nil }, Policy: resize.Policy{Shrink: true},
+			Connection: r.hypervisor, Agent: r.agent, Journal: &memoryJournal{},
+			Overhead:      target.Fixed(uint64(gi)),
+			StopRequested: func() (bool, error) { return r.podStop.Load(), nil },
+			Policy:        resize.Policy{Shrink: true},
 		}
 		if change != nil {
 			change(&config)
@@ -96,10 +99,13 @@ func state() virt.State {
 	return virt.State{
 		UUID: "6b0d8f0e-6e2e-4c52-9d2c-0c1c6a1d2a3b", Name: "vm", Phase: virt.Running,
 		VCPUs: virt.VCPUs{Plugged: 1, Boot: 1, Maximum: 8, Online: 1},
-		Memory: virt.Memory{Boot: uint64(gi), Maximum: uint64(8 * gi), Cells: 1, Devices: []virt.MemoryDevice{
-			{Alias: "virtiomem0", Model: virt.VirtioMem, Size: uint64(4 * gi), Block: uint64(2 * mi)},
-		}},
-		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 100, Supported: true},
+		Memory: virt.Memory{Boot: uint64(gi), Maximum: uint64(8 * gi), Cells: 1,
+			Devices: []virt.MemoryDevice{
+				{Alias: "virtiomem0", Model: virt.VirtioMem, Size: uint64(4 * gi),
+					Block: uint64(2 * mi)},
+			}},
+		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited,
+			Shares: 100, Supported: true},
 	}
 }
 
@@ -157,7 +163,8 @@ func TestFollowWithDIMMs(t *testing.T) {
 			limit int64 // 1Gi of it is the overhead
 			dimms []int64
 		}{
-			{3*gi + 50*mi, []int64{gi}}, {4*gi - mi, []int64{gi, 896 * mi}}, {4 * gi, []int64{gi, 896 * mi, 128 * mi}},
+			{3*gi + 50*mi, []int64{gi}}, {4*gi - mi, []int64{gi, 896 * mi}},
+			{4 * gi, []int64{gi, 896 * mi, 128 * mi}},
 			{4*gi - mi, []int64{gi, 896 * mi}}, {3*gi + 50*mi, []int64{gi}}, {3*gi - mi, nil},
 			{3*gi - mi, []int64{896 * mi}}, {3*gi - mi, []int64{896 * mi}}, {2 * gi, nil},
 		} {
@@ -183,14 +190,19 @@ func TestShares(t *testing.T) {
 			shares  int
 			then    uint64
 		}{{50, 200, 200}, {80, 0, 200}, {0, 50, 50}, {0, 0, 50}} {
-			r.setDesired(func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: c.percent}, c.shares })
+			r.setDesired(func(w *podapi.Desired) {
+				w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: c.percent}, c.shares
+			})
 			time.Sleep(time.Second)
-			if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Shares != c.then || r.state(t).Bandwidth.Shares != c.then {
-				t.Errorf("report %+v, bandwidth %+v, want %d shares", done.Actual, r.state(t).Bandwidth, c.then)
+			if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Shares != c.then ||
+				r.state(t).Bandwidth.Shares != c.then {
+				t.Errorf("report %+v, bandwidth %+v, want %d shares", done.Actual,
+					r.state(t).Bandwidth, c.then)
 			}
 		}
 		want := []string{
-			"set CPU bandwidth to period 100ms, quota 50ms, shares 200", "set CPU bandwidth to period 100ms, quota 80ms, shares 0",
+			"set CPU bandwidth to period 100ms, quota 50ms, shares 200", "set CPU bandwidth to " +
+				"period 100ms, quota 80ms, shares 0",
 			"set CPU bandwidth to period 0s, quota 0s, shares 50",
 		}
 		if calls := r.Calls(); !slices.Equal(calls, want) {
@@ -203,9 +215,12 @@ func TestShares(t *testing.T) {
 func TestSharesWithoutController(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) { s.Bandwidth = virt.Bandwidth{} })
-		r.setDesired(func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: 400}, 200 })
+		r.setDesired(func(w *podapi.Desired) {
+			w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: 400}, 200
+		})
 		refused := r.agent.lastReport(t, podapi.StateRefused)
-		if !strings.Contains(refused.Error, "CPU shares: this libvirt cannot change them") || strings.Contains(refused.Error, "bandwidth") || len(r.Calls()) != 0 {
+		if !strings.Contains(refused.Error, "CPU shares: this libvirt cannot change them") ||
+			strings.Contains(refused.Error, "bandwidth") || len(r.Calls()) != 0 {
 			t.Errorf("report %+v, calls %v", refused, r.Calls())
 		}
 	})
@@ -216,10 +231,12 @@ func TestResize(t *testing.T) {
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
 		time.Sleep(time.Second)
 		done := r.agent.lastReport(t, podapi.StateDone)
-		if done.Generation != 2 || len(done.Steps) == 0 || done.Actual == nil || done.Actual.VCPUs != 3 || done.Actual.Memory != uint64(2*gi) {
+		if done.Generation != 2 || len(done.Steps) == 0 || done.Actual == nil ||
+			done.Actual.VCPUs != 3 || done.Actual.Memory != uint64(2*gi) {
 			t.Errorf("report %+v", done)
 		}
-		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
+		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone,
+			podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
 		}
 	})
@@ -239,7 +256,8 @@ func TestRefused(t *testing.T) {
 			t.Errorf("reports %+v", r.agent.reports[reported:])
 		}
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 3; w.Limits.CPU = 2000 })
-		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error, "vcpus.resize.mooring.dev") {
+		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error,
+			"vcpus.resize.mooring.dev") {
 			t.Errorf("report %+v", refused)
 		}
 	})
@@ -251,7 +269,8 @@ func TestRetry(t *testing.T) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(20 * time.Minute)
-		if failed := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(failed.Error, "vCPUs") || len(r.agent.reportedStates()) != 3 {
+		if failed := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(failed.Error,
+			"vCPUs") || len(r.agent.reportedStates()) != 3 {
 			t.Errorf("reports %+v", r.agent.reports)
 		}
 		r.SetGuest(virttest.Guest{})
@@ -280,14 +299,15 @@ func TestStartedAndNotDesired(t *testing.T) {
 		if s := r.state(t); s.Memory.Devices[0].Current != 0 {
 			t.Errorf("memory %+v", s.Memory)
 		}
-		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error, "memory.resize.mooring.dev") {
+		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error,
+			"memory.resize.mooring.dev") {
 			t.Errorf("report %+v", refused)
 		}
 	})
 }
 
-// After a stop request the guest shuts down, and the shim plugs no device meanwhile. It then resizes
-// the next VM.
+// After a stop request the guest shuts down, and the shim plugs no device meanwhile. It then
+// resizes the next VM.
 func TestStop(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
@@ -335,7 +355,8 @@ func TestLibvirtAndAgentAway(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	if _, err := coordinator.New(coordinator.Config{Connection: virttest.New()}); err == nil || !strings.Contains(err.Error(), "Agent is required") {
+	if _, err := coordinator.New(coordinator.Config{Connection: virttest.New()}); err == nil ||
+		!strings.Contains(err.Error(), "Agent is required") {
 		t.Errorf("error %v", err)
 	}
 }

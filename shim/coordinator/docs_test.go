@@ -30,7 +30,8 @@ func TestExample(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v", request.Size, err, want)
 	}
 	name, ok, err := api.Sidecar(pod.Metadata.Annotations)
-	if first := pod.Spec.InitContainers[0]; !ok || err != nil || first.Name != name || first.RestartPolicy != "Always" {
+	if first := pod.Spec.InitContainers[0]; !ok || err != nil || first.Name != name ||
+		first.RestartPolicy != "Always" {
 		t.Errorf("sidecar %q, %v, and container %+v", name, err, first)
 	}
 }

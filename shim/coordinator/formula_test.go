@@ -27,7 +27,8 @@ func formulaConfig(t *testing.T, follow bool) func(*coordinator.Config) {
 func TestFollowByFormula(t *testing.T) {
 	inBubble(t, formulaConfig(t, true), func(t *testing.T, r *rig) {
 		time.Sleep(time.Second)
-		if s := r.state(t); s.Memory.Devices[0].Current != uint64((2806-1024)*mi) || s.VCPUs.Plugged != 4 {
+		if s := r.state(t); s.Memory.Devices[0].Current != uint64((2806-1024)*mi) ||
+			s.VCPUs.Plugged != 4 {
 			t.Errorf("memory %+v, vCPUs %+v", s.Memory, s.VCPUs)
 		}
 	})
@@ -42,7 +43,9 @@ func TestFormulaBounds(t *testing.T) {
 		r.setDesired(func(w *podapi.Desired) { w.Limits.CPU, w.VCPUs = 8000, 8 })
 		time.Sleep(time.Second)
 		refused := r.agent.lastReport(t, podapi.StateRefused)
-		if want := `memory.resize.mooring.dev: "2806Mi": want at most 2774Mi: the memory limit is 3Gi`; !strings.Contains(refused.Error, want) {
+		if want := `memory.resize.mooring.dev: "2806Mi": want at most 2774Mi: the memory limit ` +
+			`is 3Gi`; !strings.Contains(
+			refused.Error, want) {
 			t.Errorf("report %+v, want %s", refused, want)
 		}
 	})
@@ -52,7 +55,8 @@ func TestOverheadIsRequired(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		config := r.config
 		config.Overhead = nil
-		if _, err := coordinator.New(config); err == nil || !strings.Contains(err.Error(), "Overhead or Formula is required") {
+		if _, err := coordinator.New(config); err == nil ||
+			!strings.Contains(err.Error(), "Overhead or Formula is required") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -76,7 +76,11 @@ func TestStopWithoutAgent(t *testing.T) {
 			r.SetGuest(virttest.Guest{Late: true})
 			r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 			time.Sleep(3 * time.Second)
-			if holding := func() bool { r.agent.mu.Lock(); defer r.agent.mu.Unlock(); return r.agent.migrationsHeld }; !holding() {
+			if holding := func() bool {
+				r.agent.mu.Lock()
+				defer r.agent.mu.Unlock()
+				return r.agent.migrationsHeld
+			}; !holding() {
 				panic("no resize is running")
 			}
 		},
@@ -182,9 +186,11 @@ func TestIdle(t *testing.T) {
 		time.Sleep(time.Hour)
 		after := r.Reads()
 		if after.Guest != before.Guest || after.State != before.State {
-			t.Errorf("reads %+v after an hour, %+v before: want only reads of Life and Phase", after, before)
+			t.Errorf("reads %+v after an hour, %+v before: want only reads of Life and Phase",
+				after, before)
 		}
-		if interval := time.Hour / time.Duration(after.Life-before.Life+after.Phase-before.Phase); interval < 500*time.Millisecond {
+		if interval := time.Hour / time.Duration(after.Life-before.Life+
+			after.Phase-before.Phase); interval < 500*time.Millisecond {
 			t.Errorf("one read each %s, want at most one per 500ms", interval)
 		}
 	})
@@ -203,7 +209,8 @@ func TestGuestQueries(t *testing.T) {
 		}
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(10 * time.Second)
-		if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Online != 2 || r.Reads().Guest == before {
+		if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Online != 2 ||
+			r.Reads().Guest == before {
 			t.Errorf("report %+v, want a query of the guest for its vCPUs", done)
 		}
 	})

@@ -46,7 +46,9 @@ func withLock(t *testing.T, lock int64, test func(t *testing.T, r *rig)) {
 	withAgent(t, lock, func(a *agent) coordinator.Agent { return a }, test)
 }
 
-func withAgent(t *testing.T, lock int64, wrap func(*agent) coordinator.Agent, test func(t *testing.T, r *rig)) {
+func withAgent(
+	t *testing.T, lock int64, wrap func(*agent) coordinator.Agent, test func(t *testing.T, r *rig),
+) {
 	t.Helper()
 	change := func(c *coordinator.Config) {
 		c.Connection, c.Agent = hostDeviceLibvirt{c.Connection}, wrap(c.Agent.(*agent))
@@ -65,11 +67,14 @@ func withAgent(t *testing.T, lock int64, wrap func(*agent) coordinator.Agent, te
 // A launcher keeps a limit above libvirt's formula. Each resize succeeds, even without a step.
 func TestLauncherLock(t *testing.T) {
 	withLock(t, 2*gi+512*mi, func(t *testing.T, r *rig) {
-		for _, c := range []struct{ memory, lock int64 }{{gi, 2*gi + 512*mi}, {2 * gi, 3 * gi}, {gi, 2*gi + 512*mi}} {
+		for _, c := range []struct{ memory, lock int64 }{{gi, 2*gi + 512*mi}, {2 * gi, 3 * gi},
+			{gi, 2*gi + 512*mi}} {
 			r.setDesired(func(w *podapi.Desired) { w.Memory = api.Bytes(c.memory) })
 			time.Sleep(time.Second)
-			if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Memory != uint64(c.memory) || r.agent.lock != uint64(c.lock) {
-				t.Errorf("report %+v, and a lock of %d: want %d and %d", done, r.agent.lock, c.memory, c.lock)
+			if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Memory !=
+				uint64(c.memory) || r.agent.lock != uint64(c.lock) {
+				t.Errorf("report %+v, and a lock of %d: want %d and %d", done, r.agent.lock,
+					c.memory, c.lock)
 			}
 		}
 	})
@@ -84,10 +89,13 @@ func TestPolicyForbidsLock(t *testing.T) {
 		r.agent.mu.Unlock()
 		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		time.Sleep(time.Hour)
-		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error, "the agent refuses: memory lock: 3221225472 is more than 2147483648") {
+		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error,
+			"the agent refuses: memory lock: 3221225472 is more than 2147483648") {
 			t.Errorf("report %+v", refused)
 		}
-		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateRefused}; !slices.Equal(states, want) || len(r.Calls()) != 0 {
+		if states, want := r.agent.reportedStates(),
+			[]podapi.State{podapi.StateDone, podapi.StateResizing,
+				podapi.StateRefused}; !slices.Equal(states, want) || len(r.Calls()) != 0 {
 			t.Errorf("states %v, want %v; calls %v", states, want, r.Calls())
 		}
 		r.agent.mu.Lock()
@@ -124,11 +132,13 @@ func (a agentWithoutFloor) Limits(ctx context.Context) (resize.Limits, error) {
 
 // If the policy forbids a step after the VM has its desired size, the state is Failed, not Refused.
 func TestPolicyForbidsLowering(t *testing.T) {
-	withAgent(t, 4*gi, func(a *agent) coordinator.Agent { return agentWithoutFloor{a} }, func(t *testing.T, r *rig) {
-		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
-		time.Sleep(time.Second)
-		if failed := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(failed.Error, "the agent refuses") || failed.Actual.VCPUs != 2 {
-			t.Errorf("report %+v", failed)
-		}
-	})
+	withAgent(t, 4*gi, func(a *agent) coordinator.Agent { return agentWithoutFloor{a} },
+		func(t *testing.T, r *rig) {
+			r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
+			time.Sleep(time.Second)
+			if failed := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(failed.Error,
+				"the agent refuses") || failed.Actual.VCPUs != 2 {
+				t.Errorf("report %+v", failed)
+			}
+		})
 }

@@ -141,8 +141,8 @@ func (w *vmWorker) startResizing(ctx context.Context) {
 	}
 }
 
-// isMigrating reports whether the VM is migrating. A resize does not fail because of a migration: it
-// continues afterwards.
+// isMigrating reports whether the VM is migrating. A resize does not fail because of a migration:
+// it continues afterwards.
 func (r *resizer) isMigrating(ctx context.Context) bool {
 	l, err := r.domain.Life(ctx)
 	return err == nil && l.Migrating

@@ -109,7 +109,8 @@ func TestMigratedAway(t *testing.T) {
 		r.Set(func(s *virt.State) { s.Migrating, s.Phase = false, virt.ShutOff })
 		time.Sleep(time.Second)
 		r.expectLease(t, false)
-		if record, err := j.Load(); err != nil || record.Phase != resize.Ended || record.Report == nil {
+		if record, err := j.Load(); err != nil || record.Phase != resize.Ended ||
+			record.Report == nil {
 			t.Errorf("record %+v, %v, want it ended", record, err)
 		}
 		r.SetGuest(virttest.Guest{})

@@ -29,7 +29,8 @@ func TestMeasuredBandwidth(t *testing.T) {
 	for _, step := range []struct {
 		quota       api.CPUQuota
 		most, least float64 // CPUs
-	}{{api.CPUQuota{Percent: 5}, 0.05, 0}, {api.CPUQuota{Percent: 15}, 0.15, 0.07}, {api.CPUQuota{None: true}, 1, 0.21}} {
+	}{{api.CPUQuota{Percent: 5}, 0.05, 0}, {api.CPUQuota{Percent: 15}, 0.15, 0.07},
+		{api.CPUQuota{None: true}, 1, 0.21}} {
 		p.mustResize(t, quota(step.quota))
 		got := p.awaitShare(t, step.least, 1.2*before.workRate)
 		t.Logf("with %s: %+v", step.quota, got)
@@ -57,7 +58,8 @@ func (p *pod) awaitShare(t *testing.T, cpus, workRate float64) (got cpuShare) {
 			return got
 		}
 		if got.throttled > 10 { // of 20 periods: the guest used its whole quota in each of them
-			t.Errorf("%+v, want more than %.2f CPUs and %.1f units of work per second", got, cpus, workRate)
+			t.Errorf("%+v, want more than %.2f CPUs and %.1f units of work per second", got,
+				cpus, workRate)
 		}
 	}
 	if !t.Failed() {
@@ -66,16 +68,18 @@ func (p *pod) awaitShare(t *testing.T, cpus, workRate float64) (got cpuShare) {
 	return got
 }
 
-// measureShare measures for 20 periods. It starts the clock early and stops it late, so the result is
-// rather too low.
+// measureShare measures for 20 periods. It starts the clock early and stops it late, so the result
+// is rather too low.
 func (p *pod) measureShare(t *testing.T) cpuShare {
 	t.Helper()
 	began := time.Now()
 	used, done, throttled := p.vcpuTime(t), p.workDone(t), p.daemon.ThrottledCount(t)
 	<-time.After(20 * 100 * time.Millisecond)
-	used, done, throttled = p.vcpuTime(t)-used, p.workDone(t)-done, p.daemon.ThrottledCount(t)-throttled
+	used, done, throttled = p.vcpuTime(t)-used, p.workDone(t)-done,
+		p.daemon.ThrottledCount(t)-throttled
 	took := time.Since(began).Seconds()
-	return cpuShare{cpus: used.Seconds() / took, workRate: float64(done) / took, throttled: throttled}
+	return cpuShare{cpus: used.Seconds() / took, workRate: float64(done) / took,
+		throttled: throttled}
 }
 
 // vcpuTime returns the CPU time of the first vCPU.

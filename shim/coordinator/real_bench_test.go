@@ -33,19 +33,25 @@ const samplesFile = "MOORING_SAMPLES"
 // turns. A pause is the longest time between two heartbeats of the guest within a second, or within
 // the whole resize if that takes longer. A heartbeat comes every 5 ms.
 func BenchmarkResize(b *testing.B) {
-	virtioMem, dimm := headroom.Options{Device: headroom.VirtioMem}, headroom.Options{Device: headroom.DIMM, Slots: 2}
+	virtioMem, dimm := headroom.Options{Device: headroom.VirtioMem},
+		headroom.Options{Device: headroom.DIMM, Slots: 2}
 	memory := func(n int) func(*podapi.Desired) { return guestMemory(booted + int64(n%2)*128*mi) }
 	all := results{}
 	for _, kind := range []resizeKind{
-		{"virtio-mem", virtioMem, 1, 32, (*rawLibvirt).memory, memory, [2]string{"128 MiB less, virtio-mem", "128 MiB more, virtio-mem"}},
-		{"DIMM", dimm, 1, 32, (*rawLibvirt).dimm, memory, [2]string{"128 MiB less, a DIMM", "128 MiB more, a DIMM"}},
+		{"virtio-mem", virtioMem, 1, 32, (*rawLibvirt).memory, memory,
+			[2]string{"128 MiB less, virtio-mem", "128 MiB more, virtio-mem"}},
+		{"DIMM", dimm, 1, 32, (*rawLibvirt).dimm, memory,
+			[2]string{"128 MiB less, a DIMM", "128 MiB more, a DIMM"}},
 		{
 			"bandwidth", virtioMem, 1, 32, (*rawLibvirt).bandwidth,
-			func(n int) func(*podapi.Desired) { return quota(api.CPUQuota{Percent: []int{50, 80}[n%2]}) }, [2]string{"another bandwidth", "another bandwidth"},
+			func(n int) func(*podapi.Desired) {
+				return quota(api.CPUQuota{Percent: []int{50, 80}[n%2]})
+			}, [2]string{"another bandwidth", "another bandwidth"},
 		},
 		{
 			"vCPU", virtioMem, 4, 6, (*rawLibvirt).vcpu,
-			func(n int) func(*podapi.Desired) { return vcpus(n + 1) }, [2]string{"one vCPU more", "one vCPU more"},
+			func(n int) func(*podapi.Desired) { return vcpus(n + 1) },
+			[2]string{"one vCPU more", "one vCPU more"},
 		},
 	} {
 		kind.measure(b, all)
@@ -80,7 +86,8 @@ func (k resizeKind) measure(b *testing.B, all results) {
 		})
 	}
 	for _, description := range slices.Compact(k.description[:]) {
-		b.Logf("%s: libvirt alone %v, the shim %v", description, all.samples(description, "libvirt"), all.samples(description, "shim"))
+		b.Logf("%s: libvirt alone %v, the shim %v", description,
+			all.samples(description, "libvirt"), all.samples(description, "shim"))
 	}
 }
 
@@ -91,13 +98,15 @@ func (k resizeKind) inGuest(b *testing.B, all results) {
 	for n := 1; n <= k.rounds; n++ {
 		description := k.description[n%2]
 		if n%4 < 2 { // half of the resizes in each direction
-			all.samples(description, "libvirt").add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
+			all.samples(description, "libvirt").add(b, heart,
+				func() error { return k.raw(raw, b.Context(), n) })
 			continue
 		}
 		p.agent.setDesired(func(w *podapi.Desired) { w.Size = api.Size{CPUShares: w.CPUShares} })
 		p.startShim(b)
 		p.await(b, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online > 0 })
-		all.samples(description, "shim").add(b, heart, func() error { return p.awaitDone(b.Context(), p.agent.setDesired(k.target(n))) })
+		all.samples(description, "shim").add(b, heart,
+			func() error { return p.awaitDone(b.Context(), p.agent.setDesired(k.target(n))) })
 		p.stopShim()
 	}
 }
@@ -261,7 +270,9 @@ func drain[T any](c <-chan T) {
 func (r *rawLibvirt) dimm(ctx context.Context, n int) error {
 	if n%2 == 1 {
 		return r.domain.AttachDeviceFlags(
-			`<memory model="dimm"><target><size unit="MiB">128</size><node>0</node></target></memory>`, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+			`<memory model="dimm"><target><size `+
+				`unit="MiB">128</size><node>0</node></target></memory>`,
+			libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
 	}
 	device, err := r.device()
 	if err != nil {
@@ -285,7 +296,8 @@ func (r *rawLibvirt) dimm(ctx context.Context, n int) error {
 
 func (r *rawLibvirt) bandwidth(_ context.Context, n int) error {
 	return r.domain.SetSchedulerParametersFlags(&libvirt.DomainSchedulerParameters{
-		VcpuPeriodSet: true, VcpuPeriod: 100_000, VcpuQuotaSet: true, VcpuQuota: int64(50_000 + n%2*30_000),
+		VcpuPeriodSet: true, VcpuPeriod: 100_000, VcpuQuotaSet: true,
+		VcpuQuota: int64(50_000 + n%2*30_000),
 	}, libvirt.DOMAIN_AFFECT_LIVE)
 }
 
@@ -295,7 +307,8 @@ func (r *rawLibvirt) vcpu(ctx context.Context, n int) error {
 	}
 	for ctx.Err() == nil {
 		guest, err := r.domain.GetGuestVcpus(0)
-		if err == nil && len(slices.DeleteFunc(guest.Online, func(is bool) bool { return !is })) == n+1 {
+		if err == nil && len(slices.DeleteFunc(guest.Online, func(is bool) bool { return !is })) ==
+			n+1 {
 			return nil
 		}
 		time.Sleep(time.Millisecond)

@@ -23,8 +23,10 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 	p := newPod(t)
 	vm := p.daemon.LinuxVM(t)
 	vm.NoHeadroom, vm.Memory = true, int(booted/mi)
-	two := strings.NewReplacer("<vcpu>1</vcpu>", "<vcpu>2</vcpu>", "</domain>", cells).Replace(vm.XML(t))
-	p.bootXML(t, prepareXML(t, two, headroom.Options{Device: headroom.DIMM, Slots: 3, Memory: 1024, CPUs: 8}))
+	two := strings.NewReplacer("<vcpu>1</vcpu>", "<vcpu>2</vcpu>", "</domain>",
+		cells).Replace(vm.XML(t))
+	p.bootXML(t, prepareXML(t, two, headroom.Options{Device: headroom.DIMM, Slots: 3,
+		Memory: 1024, CPUs: 8}))
 	p.startShim(t)
 	for _, c := range []struct {
 		name, cloudStack, shim string
@@ -33,17 +35,23 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 		cells                  []int // of the DIMMs
 	}{
 		{"memory and vCPUs", "memory, then vCPUs", "the same", 3, booted + dimm, []int{0}},
-		{"several NUMA cells", "node 0, always", "the emptiest one", 3, booted + 2*dimm, []int{0, 1}},
-		{"less of one, more of another", "refused: only scaling up", "shrinks, then grows", 4, booted + dimm, []int{0}},
+		{"several NUMA cells", "node 0, always", "the emptiest one", 3, booted + 2*dimm,
+			[]int{0, 1}},
+		{"less of one, more of another", "refused: only scaling up", "shrinks, then grows", 4,
+			booted + dimm, []int{0}},
 		{"only less memory", "refused: only scaling up", "shrinks", 4, booted, nil},
 	} {
-		s := p.mustResize(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = c.vcpus, api.Bytes(c.memory) })
-		if s.VCPUs.Online != c.vcpus || s.Memory.Balloon != uint64(c.memory) || len(s.Memory.Devices) != len(c.cells) {
+		s := p.mustResize(t, func(w *podapi.Desired) {
+			w.VCPUs, w.Memory = c.vcpus, api.Bytes(c.memory)
+		})
+		if s.VCPUs.Online != c.vcpus || s.Memory.Balloon != uint64(c.memory) ||
+			len(s.Memory.Devices) != len(c.cells) {
 			t.Fatalf("%s (CloudStack: %s; shim: %s): %+v", c.name, c.cloudStack, c.shim, s)
 		}
 		for i, d := range s.Memory.Devices {
 			if d.Cell != c.cells[i] {
-				t.Errorf("%s (CloudStack: %s; shim: %s): %+v, want it in cell %d", c.name, c.cloudStack, c.shim, d, c.cells[i])
+				t.Errorf("%s (CloudStack: %s; shim: %s): %+v, want it in cell %d", c.name,
+					c.cloudStack, c.shim, d, c.cells[i])
 			}
 		}
 	}
@@ -56,7 +64,8 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 // after it has reserved limits or plugged memory.
 func TestNotPrepared(t *testing.T) {
 	p := newPod(t)
-	p.daemon.BootDefined(t, libvirttest.VM{NoHeadroom: true, Memory: int(booted / mi)}.XML(t)) // firmware alone
+	// firmware alone
+	p.daemon.BootDefined(t, libvirttest.VM{NoHeadroom: true, Memory: int(booted / mi)}.XML(t))
 	var err error
 	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
 		t.Fatal(err)

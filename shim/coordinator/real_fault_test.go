@@ -21,7 +21,9 @@ func sizes(i int) (bytes int64, change func(*podapi.Desired)) {
 	if i%2 > 0 {
 		bytes, percent = booted+64*mi, 160
 	}
-	return bytes, func(w *podapi.Desired) { w.Memory, w.CPUQuota = api.Bytes(bytes), api.CPUQuota{Percent: percent} }
+	return bytes, func(w *podapi.Desired) {
+		w.Memory, w.CPUQuota = api.Bytes(bytes), api.CPUQuota{Percent: percent}
+	}
 }
 
 // atMoment changes the desired size, and calls action at the nth moment of the resize while the
@@ -106,7 +108,9 @@ func (p *pod) expectFinished(t *testing.T, n int, memory int64) {
 
 // testChangedTarget changes the desired size during a resize. The shim drops the old size.
 func (p *pod) testChangedTarget(t *testing.T) {
-	if !p.atMoment(t, 2, guestMemory(2*booted), func() { p.agent.setDesired(guestMemory(booted + 64*mi)) }) {
+	if !p.atMoment(t, 2, guestMemory(2*booted), func() {
+		p.agent.setDesired(guestMemory(booted + 64*mi))
+	}) {
 		t.Fatal("no record")
 	}
 	p.expectFinished(t, 1, booted+64*mi)
@@ -116,13 +120,15 @@ func (p *pod) testChangedTarget(t *testing.T) {
 // and the memory plugged before them. CloudStack leaves both. A guest that ignores the power button
 // is destroyed.
 func TestUncooperativeGuest(t *testing.T) {
-	p := start(t, headroom.Options{}, "guest.keep-cpus-offline", "guest.keep-memory-offline", "guest.ignore-power-button")
+	p := start(t, headroom.Options{}, "guest.keep-cpus-offline", "guest.keep-memory-offline",
+		"guest.ignore-power-button")
 	left := 2
 	if p.daemon.UnplugsVCPUs(t) {
 		left = 1
 	}
 	r := p.requestSize(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, booted+64*mi })
-	if r.State != podapi.StateFailed || !strings.Contains(r.Error, "the guest uses 1 of its 2 vCPUs") {
+	if r.State != podapi.StateFailed ||
+		!strings.Contains(r.Error, "the guest uses 1 of its 2 vCPUs") {
 		t.Errorf("report %+v, want it failed", r)
 	}
 	if a := r.Actual; a == nil || a.VCPUs != left || a.Online != 1 || a.Memory != uint64(booted) {
@@ -134,7 +140,9 @@ func TestUncooperativeGuest(t *testing.T) {
 	p.agent.setDesired(vcpus(0))
 	p.testOfflineMemory(t)
 	p.stop.Store(true)
-	p.await(t, "the domain is destroyed", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	p.await(t, "the domain is destroyed", func(s virt.State) bool {
+		return s.Phase == virt.ShutOff
+	})
 	p.daemon.AwaitConsole(t, "power button ignored")
 }
 
@@ -143,13 +151,16 @@ func TestSecondShutdownMethod(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
 	p.shutdown = shutdown.Options{
-		Steps: []shutdown.Step{{Method: virt.ACPI, Timeout: 3 * time.Second}, {Method: virt.GuestAgent}},
+		Steps: []shutdown.Step{{Method: virt.ACPI, Timeout: 3 * time.Second},
+			{Method: virt.GuestAgent}},
 		Grace: 80 * time.Second, Resend: time.Second,
 	}
 	p.boot(t, headroom.Options{}, "guest.ignore-power-button")
 	p.startShim(t)
 	p.stop.Store(true)
-	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	p.await(t, "the guest has shut down", func(s virt.State) bool {
+		return s.Phase == virt.ShutOff
+	})
 	_, after, ignored := strings.Cut(p.daemon.Console(t), "power button ignored")
 	if !ignored || !strings.Contains(after, "GUEST power off") {
 		t.Errorf("console %q, want the power button ignored, then a power off", p.daemon.Console(t))

@@ -15,7 +15,9 @@ func (p *pod) testLoweredLimit(t *testing.T) {
 	grown, failed := int64(booted+64*mi), 0
 	for n := 2; ; n++ {
 		p.mustResize(t, guestMemory(booted))
-		if !p.atMoment(t, n, guestMemory(grown), func() { p.loweredLimit.Store(uint64(booted + gi)) }) {
+		if !p.atMoment(t, n, guestMemory(grown), func() {
+			p.loweredLimit.Store(uint64(booted + gi))
+		}) {
 			break
 		}
 		r := p.outcome(t, p.agent.generation())
@@ -24,7 +26,8 @@ func (p *pod) testLoweredLimit(t *testing.T) {
 			want = booted
 			failed++
 		}
-		if s := p.read(t); s.Memory.Balloon != uint64(want) || s.Memory.Devices[0].Requested != s.Memory.Devices[0].Current {
+		if s := p.read(t); s.Memory.Balloon != uint64(want) ||
+			s.Memory.Devices[0].Requested != s.Memory.Devices[0].Current {
 			t.Errorf("at moment %d: report %+v, memory %+v, want %d", n, r, s.Memory, want)
 		}
 		p.loweredLimit.Store(0)

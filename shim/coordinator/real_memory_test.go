@@ -28,11 +28,13 @@ func TestGuestKeepsMemory(t *testing.T) {
 			inUse := func() bool { return p.guestUsage(t) > booted+64*mi }
 			eventually(t, inUse, func() { t.Fatal("the guest does not use its memory") })
 			r := p.requestSize(t, guestMemory(booted))
-			if r.State != podapi.StateFailed || !strings.Contains(r.Error, "not confirmed within 4s") {
+			if r.State != podapi.StateFailed ||
+				!strings.Contains(r.Error, "not confirmed within 4s") {
 				t.Errorf("report %+v, want it failed", r)
 			}
 			s := p.read(t)
-			if r.Actual == nil || r.Actual.Memory != s.Memory.Balloon || r.Actual.Memory <= uint64(booted) {
+			if r.Actual == nil || r.Actual.Memory != s.Memory.Balloon ||
+				r.Actual.Memory <= uint64(booted) {
 				t.Errorf("actual %+v, memory %+v, want the guest's memory", r.Actual, s.Memory)
 			}
 			if d := s.Memory.Devices[0]; d.Model == virt.VirtioMem && d.Requested != d.Current {

@@ -82,7 +82,8 @@ func (m *liveMigration) testAbort(t *testing.T) {
 	if r := m.source.outcome(t, generation); r.State != podapi.StateDone {
 		t.Errorf("report %+v, want it done afterwards", r)
 	}
-	if s := m.source.read(t); s.Migrating || s.Phase != virt.Running || s.VCPUs.Plugged != 2 || s.VCPUs.Online != 2 {
+	if s := m.source.read(t); s.Migrating || s.Phase != virt.Running || s.VCPUs.Plugged != 2 ||
+		s.VCPUs.Online != 2 {
 		t.Errorf("%+v, want it to run with 2 vCPUs", s)
 	}
 	m.check(t)
@@ -131,13 +132,17 @@ func (m *liveMigration) testSuccess(t *testing.T) {
 	m.target.resetLock()
 	migration := m.source.daemon.Migrate(t, m.target.daemon)
 	m.awaitNoticed(t)
-	generation := m.target.agent.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 4, 2*booted })
+	generation := m.target.agent.setDesired(func(w *podapi.Desired) {
+		w.VCPUs, w.Memory = 4, 2*booted
+	})
 	m.expectUntouched(t)
 	migration.FullSpeed(t)
 	if err := migration.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	m.source.await(t, "the source has ended", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	m.source.await(t, "the source has ended", func(s virt.State) bool {
+		return s.Phase == virt.ShutOff
+	})
 	m.source.awaitLease(t, false)
 	m.target.awaitLease(t, false)
 	m.target.findVM(t)

@@ -61,10 +61,13 @@ func newPod(t testing.TB) *pod {
 		t.Skip("left out with -short: boots a guest")
 	}
 	daemon := libvirttest.Start(t, true)
-	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}, stopShim: func() {}}
-	p.policy = resize.Policy{Shrink: true, Timeouts: resize.Timeouts{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}}
+	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{},
+		stopShim: func() {}}
+	p.policy = resize.Policy{Shrink: true, Timeouts: resize.Timeouts{VCPUs: 15 * time.Second,
+		Poll: 200 * time.Millisecond}}
 	p.shutdown = shutdown.Options{Grace: 10 * time.Second, Resend: time.Second}
-	p.agent.desired = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
+	p.agent.desired = podapi.Desired{Generation: 1, Launcher: "compute",
+		Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
 	t.Cleanup(func() { p.stopShim() })
 	return p
 }
@@ -94,7 +97,9 @@ func (p *pod) bootXML(t testing.TB, xml string) {
 	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
 		t.Fatal(err)
 	}
-	p.await(t, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online == s.VCPUs.Boot })
+	p.await(t, "the guest answers", func(s virt.State) bool {
+		return s.VCPUs.Online == s.VCPUs.Boot
+	})
 }
 
 func connect(t testing.TB, uri string) virt.Connection {
@@ -121,7 +126,8 @@ func (p *pod) startShim(t testing.TB) {
 	}
 	p.shimDead.Store(false)
 	c, err := coordinator.New(coordinator.Config{
-		Connection: p.connection, Agent: agentWithCgroups{p.agent, p}, Journal: hookedJournal{file, p}, Overhead: target.Fixed(uint64(gi)),
+		Connection: p.connection, Agent: agentWithCgroups{p.agent, p},
+		Journal: hookedJournal{file, p}, Overhead: target.Fixed(uint64(gi)),
 		StopRequested: func() (bool, error) { return p.stop.Load(), nil },
 		Policy:        p.policy,
 		Shutdown:      p.shutdown,

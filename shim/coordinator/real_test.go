@@ -72,7 +72,8 @@ func (p *pod) testUnplug(t *testing.T) {
 		}
 		return
 	}
-	if report.State != podapi.StateFailed || !strings.Contains(report.Error, "the domain has 4 vCPUs: want 2") {
+	if report.State != podapi.StateFailed ||
+		!strings.Contains(report.Error, "the domain has 4 vCPUs: want 2") {
 		t.Errorf("report %+v, want a failure", report)
 	}
 	if a := report.Actual; a == nil || a.VCPUs != 4 || s.VCPUs.Plugged != 4 {
@@ -100,7 +101,8 @@ func (p *pod) testBalloon(t *testing.T) {
 	p.startShim(t)
 	for _, bytes := range []int64{booted - 64*mi, booted + 64*mi, booted} {
 		s := p.mustResize(t, guestMemory(bytes))
-		if plugged := uint64(max(bytes, booted) - booted); s.Memory.Balloon != uint64(bytes) || s.Memory.Devices[0].Current != plugged {
+		if plugged := uint64(max(bytes, booted) - booted); s.Memory.Balloon != uint64(bytes) ||
+			s.Memory.Devices[0].Current != plugged {
 			t.Errorf("memory %+v, want %d with %d plugged", s.Memory, bytes, plugged)
 		}
 	}
@@ -129,11 +131,17 @@ func (p *pod) testBandwidth(t *testing.T) {
 		shares int
 		want   time.Duration // of 100 ms, for each of 4 vCPUs
 	}{
-		{api.CPUQuota{Percent: 150}, 200, 37500 * time.Microsecond}, {api.CPUQuota{Percent: 60}, 10000, 15 * time.Millisecond}, {api.CPUQuota{Percent: 60}, 2, 15 * time.Millisecond}, {api.CPUQuota{None: true}, 1024, virt.Unlimited},
+		{api.CPUQuota{Percent: 150}, 200, 37500 * time.Microsecond},
+		{api.CPUQuota{Percent: 60}, 10000, 15 * time.Millisecond}, {api.CPUQuota{Percent: 60}, 2,
+			15 * time.Millisecond}, {api.CPUQuota{None: true}, 1024, virt.Unlimited},
 	} {
-		report := p.requestSize(t, func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = step.quota, step.shares })
-		want := virt.Bandwidth{Period: 100 * time.Millisecond, Quota: step.want, Shares: uint64(step.shares), Supported: true}
-		if got := p.read(t).Bandwidth; report.State != podapi.StateDone || len(report.Steps) != 1 || got != want {
+		report := p.requestSize(t, func(w *podapi.Desired) {
+			w.CPUQuota, w.CPUShares = step.quota, step.shares
+		})
+		want := virt.Bandwidth{Period: 100 * time.Millisecond, Quota: step.want,
+			Shares: uint64(step.shares), Supported: true}
+		if got := p.read(t).Bandwidth; report.State != podapi.StateDone || len(report.Steps) != 1 ||
+			got != want {
 			t.Errorf("%+v, want %+v by one step: %+v", got, want, report)
 		}
 	}
@@ -158,10 +166,12 @@ func (p *pod) testRefused(t *testing.T) {
 func (p *pod) expectRefused(t *testing.T, change func(*podapi.Desired), why string) {
 	t.Helper()
 	before := p.read(t)
-	if r := p.requestSize(t, change); r.State != podapi.StateRefused || !strings.Contains(r.Error, why) || len(r.Steps) > 0 {
+	if r := p.requestSize(t, change); r.State != podapi.StateRefused ||
+		!strings.Contains(r.Error, why) || len(r.Steps) > 0 {
 		t.Errorf("report %+v, want it refused because of %q", r, why)
 	}
-	if after := p.read(t); after.Memory.Balloon != before.Memory.Balloon || len(after.Memory.Devices) != len(before.Memory.Devices) {
+	if after := p.read(t); after.Memory.Balloon != before.Memory.Balloon ||
+		len(after.Memory.Devices) != len(before.Memory.Devices) {
 		t.Errorf("memory %+v, was %+v", after.Memory, before.Memory)
 	}
 }
@@ -169,14 +179,19 @@ func (p *pod) expectRefused(t *testing.T, change func(*podapi.Desired), why stri
 // testShutdown requests a stop by the pod. The guest obeys the power button.
 func (p *pod) testShutdown(t *testing.T) {
 	p.stop.Store(true)
-	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	p.await(t, "the guest has shut down", func(s virt.State) bool {
+		return s.Phase == virt.ShutOff
+	})
 	p.daemon.AwaitConsole(t, "GUEST power off")
 }
 
 // testAgentStop requests a stop by the agent. The guest obeys the power button.
 func (p *pod) testAgentStop(t *testing.T) {
-	p.agent.sendStop(podapi.Stop{Requested: true, Reason: "the launcher hangs, and the policy says stop", Seconds: 600})
-	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	p.agent.sendStop(podapi.Stop{Requested: true, Reason: "the launcher hangs, and the policy " +
+		"says stop", Seconds: 600})
+	p.await(t, "the guest has shut down", func(s virt.State) bool {
+		return s.Phase == virt.ShutOff
+	})
 	p.daemon.AwaitConsole(t, "GUEST power off")
 }
 

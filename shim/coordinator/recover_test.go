@@ -25,7 +25,8 @@ func TestSuspendedRunResumes(t *testing.T) {
 		time.AfterFunc(time.Second, r.hypervisor.Reconnect)
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(40 * time.Second)
-		if last := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(last.Error, "the guest uses 1 of its 2 vCPUs") {
+		if last := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(last.Error,
+			"the guest uses 1 of its 2 vCPUs") {
 			t.Errorf("report %+v", last)
 		}
 		if s := r.state(t); s.VCPUs.Plugged != 2 {
@@ -70,7 +71,8 @@ func TestRestartDuringResize(t *testing.T) {
 			}
 		}
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
-		if last := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(last.Error, "the VM restarted") {
+		if last := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(last.Error,
+			"the VM restarted") {
 			t.Errorf("report %+v", last)
 		}
 		time.Sleep(time.Minute)
@@ -85,9 +87,10 @@ func TestRestartDuringResize(t *testing.T) {
 func TestRecoveredRunIsReported(t *testing.T) {
 	j := &memoryJournal{}
 	earlier := target.Target{Generation: 1, Size: api.Size{VCPUs: 3}}
-	record := resize.Record{Domain: state().UUID, Target: earlier, Phase: resize.RollingBack, Started: 1, Steps: resize.Steps{
-		resize.SetVCPUs{From: 1, To: 3, Used: 1, Within: time.Second},
-	}}
+	record := resize.Record{Domain: state().UUID, Target: earlier, Phase: resize.RollingBack,
+		Started: 1, Steps: resize.Steps{
+			resize.SetVCPUs{From: 1, To: 3, Used: 1, Within: time.Second},
+		}}
 	if err := j.Store(record); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +121,8 @@ func TestRestartWithoutLibvirt(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.agent.lastReport(t, podapi.StateDone)
 		s, err := r.hypervisor.First().State(t.Context())
-		if err != nil || s.VCPUs.Plugged != 2 || s.Memory.Devices[0].Current != uint64(gi) || len(r.agent.allReports()) == before {
+		if err != nil || s.VCPUs.Plugged != 2 || s.Memory.Devices[0].Current != uint64(gi) ||
+			len(r.agent.allReports()) == before {
 			t.Errorf("%+v, %v, want 2 vCPUs and 2Gi again", s, err)
 		}
 	})
@@ -142,7 +146,8 @@ func TestRequirementEndsWithVM(t *testing.T) {
 // As TestRestartDuringResize, for a run of an earlier shim.
 func TestRestartDuringRecovery(t *testing.T) {
 	j := &memoryJournal{}
-	record := resize.Record{Domain: state().UUID, Target: target.Target{Generation: 1, Size: api.Size{VCPUs: 2}}, Phase: resize.Running}
+	record := resize.Record{Domain: state().UUID,
+		Target: target.Target{Generation: 1, Size: api.Size{VCPUs: 2}}, Phase: resize.Running}
 	if err := j.Store(record); err != nil {
 		t.Fatal(err)
 	}

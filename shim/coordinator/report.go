@@ -78,7 +78,8 @@ type failureKey struct {
 
 // buildReport converts the result of a run for the agent.
 func buildReport(generation uint64, r resize.Report, err error) podapi.Report {
-	report := podapi.Report{Generation: generation, State: podapi.StateDone, Plan: lines(r.Plan), Notes: lines(r.Notes)}
+	report := podapi.Report{Generation: generation, State: podapi.StateDone, Plan: lines(r.Plan),
+		Notes: lines(r.Notes)}
 	if isRefusal(err) || isForbidden(r, err) {
 		report.State = podapi.StateRefused
 	} else if err != nil {
@@ -89,11 +90,13 @@ func buildReport(generation uint64, r resize.Report, err error) podapi.Report {
 	}
 	for _, s := range r.Steps[max(0, len(r.Steps)-podapi.MaxLines):] {
 		report.Steps = append(report.Steps, podapi.Step{
-			Description: line(s.Description), Rollback: s.Rollback, Started: s.Started, Seconds: s.Took.Seconds(), Error: line(s.Error),
+			Description: line(s.Description), Rollback: s.Rollback, Started: s.Started,
+			Seconds: s.Took.Seconds(), Error: line(s.Error),
 		})
 	}
 	if a := r.Actual; a != nil {
-		report.Actual = &podapi.Actual{Memory: a.Memory, VCPUs: a.VCPUs, Online: a.Online, Quota: formatQuota(a), Shares: a.Shares}
+		report.Actual = &podapi.Actual{Memory: a.Memory, VCPUs: a.VCPUs, Online: a.Online,
+			Quota: formatQuota(a), Shares: a.Shares}
 	}
 	return report
 }

@@ -31,11 +31,14 @@ func (b *busyAgent) Report(ctx context.Context, r podapi.Report) error {
 
 // The shim repeats a final report until the agent is back.
 func TestReportRetry(t *testing.T) {
-	away := func(c *coordinator.Config) { c.Agent = &busyAgent{agent: c.Agent.(*agent), refuses: 3} }
+	away := func(c *coordinator.Config) {
+		c.Agent = &busyAgent{agent: c.Agent.(*agent), refuses: 3}
+	}
 	inBubble(t, away, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 3 })
 		time.Sleep(4 * time.Second)
-		if done := r.agent.lastReport(t, podapi.StateDone); done.Generation != 2 || len(r.agent.reportedStates()) != 3 {
+		if done := r.agent.lastReport(t, podapi.StateDone); done.Generation != 2 ||
+			len(r.agent.reportedStates()) != 3 {
 			t.Errorf("reports %+v, want each final report", r.agent.allReports())
 		}
 	})
@@ -49,11 +52,13 @@ func TestProgress(t *testing.T) {
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
 		time.Sleep(time.Second)
 		first := r.agent.allReports()[1]
-		if first.State != podapi.StateResizing || first.Generation != 2 || len(first.Plan) < 3 || len(first.Steps) != 0 {
+		if first.State != podapi.StateResizing || first.Generation != 2 || len(first.Plan) < 3 ||
+			len(first.Steps) != 0 {
 			t.Errorf("first report %+v, want the plan", first)
 		}
 		now := r.agent.lastReport(t, podapi.StateResizing)
-		if len(now.Steps) != 1 || now.Steps[0].Description != first.Plan[0] || now.Actual != nil || !slices.Equal(now.Plan, first.Plan) {
+		if len(now.Steps) != 1 || now.Steps[0].Description != first.Plan[0] || now.Actual != nil ||
+			!slices.Equal(now.Plan, first.Plan) {
 			t.Errorf("report %+v before the guest answers, want the plan and one step", now)
 		}
 		r.AnswerPending()
@@ -74,7 +79,8 @@ func TestRollbackProgress(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		failed := r.agent.lastReport(t, podapi.StateFailed)
 		before := r.agent.allReports()[len(r.agent.allReports())-2]
-		if n := len(before.Steps); before.State != podapi.StateResizing || n == 0 || !before.Steps[n-1].Rollback || n != len(failed.Steps) {
+		if n := len(before.Steps); before.State != podapi.StateResizing || n == 0 ||
+			!before.Steps[n-1].Rollback || n != len(failed.Steps) {
 			t.Errorf("last progress report %+v, want a rollback step", before)
 		}
 		if !slices.Equal(failed.Plan, before.Plan) || len(failed.Plan) == 0 {
@@ -121,10 +127,13 @@ func TestLongReport(t *testing.T) {
 		r.setDesired(func(w *podapi.Desired) { w.Memory, w.Limits.Memory = gi, 8*gi })
 		time.Sleep(time.Minute)
 		done := r.agent.lastReport(t, podapi.StateDone)
-		if done.Generation != 2 || len(done.Steps) < dimms || len(done.Plan) < dimms || done.Actual == nil || done.Actual.Memory != uint64(gi) {
+		if done.Generation != 2 || len(done.Steps) < dimms || len(done.Plan) < dimms ||
+			done.Actual == nil || done.Actual.Memory != uint64(gi) {
 			t.Errorf("%d steps of %d, report %+v", len(done.Steps), len(done.Plan), done)
 		}
-		if !slices.ContainsFunc(done.Plan, func(line string) bool { return strings.HasSuffix(line, "...") }) {
+		if !slices.ContainsFunc(done.Plan, func(line string) bool {
+			return strings.HasSuffix(line, "...")
+		}) {
 			t.Errorf("plan %q: want long lines cut", done.Plan)
 		}
 	})
@@ -140,13 +149,16 @@ func TestProgressOfNewTarget(t *testing.T) {
 		reported, calls := len(r.agent.allReports()), len(r.Calls())
 		time.Sleep(15 * time.Second)
 		if now := r.agent.allReports(); len(now) != reported || len(r.Calls()) == calls {
-			t.Errorf("calls %q, new reports %+v, want another attempt without reports", r.Calls(), now[reported:])
+			t.Errorf("calls %q, new reports %+v, want another attempt without reports", r.Calls(),
+				now[reported:])
 		}
 		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		r.SetGuest(virttest.Guest{})
 		r.AnswerPending()
 		time.Sleep(time.Minute)
-		started := func(p podapi.Report) bool { return p.State == podapi.StateResizing && p.Generation == 3 }
+		started := func(p podapi.Report) bool {
+			return p.State == podapi.StateResizing && p.Generation == 3
+		}
 		if now := r.agent.allReports(); !slices.ContainsFunc(now[reported:], started) {
 			t.Errorf("reports %+v, want the plan for 2Gi", now[reported:])
 		}

@@ -33,8 +33,10 @@ func (r *resizer) answerDryRuns(ctx context.Context) {
 
 // dryRunReport returns the answer to a dry run.
 func (r *resizer) dryRunReport(ctx context.Context, desired podapi.Desired) podapi.Report {
-	desired.Generation, desired.Size, desired.Error = desired.DryRun.Generation, desired.DryRun.Size, ""
-	report := podapi.Report{Generation: desired.Generation, DryRun: true, State: podapi.StatePlanned}
+	desired.Generation, desired.Size, desired.Error = desired.DryRun.Generation,
+		desired.DryRun.Size, ""
+	report := podapi.Report{Generation: desired.Generation, DryRun: true,
+		State: podapi.StatePlanned}
 	plan, err := r.makePlan(ctx, desired)
 	switch {
 	case isRefusal(err):

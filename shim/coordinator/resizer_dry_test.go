@@ -18,7 +18,8 @@ import (
 func (r *rig) dryRunAnswer(t *testing.T, generation uint64) podapi.Report {
 	t.Helper()
 	synctest.Wait()
-	answers := slices.DeleteFunc(r.agent.dryRunAnswers(), func(p podapi.Report) bool { return p.Generation != generation })
+	answers := slices.DeleteFunc(r.agent.dryRunAnswers(),
+		func(p podapi.Report) bool { return p.Generation != generation })
 	if len(answers) != 1 {
 		t.Fatalf("answers %+v to dry run %d, want one", answers, generation)
 	}
@@ -30,13 +31,16 @@ func TestDryRun(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		for generation := range uint64(3) {
 			r.agent.requestDryRun(70+generation, api.Size{VCPUs: 2})
-			if p := r.dryRunAnswer(t, 70+generation); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
+			if p := r.dryRunAnswer(t, 70+generation); p.State != podapi.StatePlanned ||
+				len(p.Plan) == 0 {
 				t.Errorf("answer %+v, want a plan", p)
 			}
 		}
 		time.Sleep(time.Hour)
-		if len(r.agent.dryRunAnswers()) != 3 || len(r.agent.allReports()) != 1 || len(r.Calls()) != 0 {
-			t.Errorf("answers %+v, reports %+v, calls %v", r.agent.dryRunAnswers(), r.agent.allReports(), r.Calls())
+		if len(r.agent.dryRunAnswers()) != 3 || len(r.agent.allReports()) != 1 ||
+			len(r.Calls()) != 0 {
+			t.Errorf("answers %+v, reports %+v, calls %v", r.agent.dryRunAnswers(),
+				r.agent.allReports(), r.Calls())
 		}
 	})
 }
@@ -52,7 +56,8 @@ func TestDryRunsAndResizes(t *testing.T) {
 		if p := r.dryRunAnswer(t, 2); p.State != podapi.StatePlanned || len(p.Plan) != 0 {
 			t.Errorf("answer %+v, want an empty plan", p)
 		}
-		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
+		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone,
+			podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
 		}
 	})
@@ -82,7 +87,8 @@ func TestDryRunRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.Error = "rubbish" })
 		r.agent.requestDryRun(1, api.Size{VCPUs: 9})
-		if p := r.dryRunAnswer(t, 1); p.State != podapi.StateRefused || !strings.Contains(p.Error, "vcpus.resize.mooring.dev") {
+		if p := r.dryRunAnswer(t, 1); p.State != podapi.StateRefused ||
+			!strings.Contains(p.Error, "vcpus.resize.mooring.dev") {
 			t.Errorf("answer %+v", p)
 		}
 		r.agent.requestDryRun(2, api.Size{VCPUs: 2})
@@ -109,15 +115,16 @@ func (s slowAgent) Report(ctx context.Context, r podapi.Report) error {
 
 // The shim drops a dry run that the agent has lost meanwhile.
 func TestLostDryRun(t *testing.T) {
-	inBubble(t, func(c *coordinator.Config) { c.Agent = slowAgent{c.Agent.(*agent)} }, func(t *testing.T, r *rig) {
-		for generation := range uint64(2) {
-			r.agent.requestDryRun(1+generation, api.Size{VCPUs: 2})
-			synctest.Wait()
-		}
-		r.setDesired(func(w *podapi.Desired) { w.DryRun = nil })
-		time.Sleep(time.Minute)
-		if answers := r.agent.dryRunAnswers(); len(answers) != 1 || answers[0].Generation != 1 {
-			t.Errorf("answers %+v, want one to the first", answers)
-		}
-	})
+	inBubble(t, func(c *coordinator.Config) { c.Agent = slowAgent{c.Agent.(*agent)} },
+		func(t *testing.T, r *rig) {
+			for generation := range uint64(2) {
+				r.agent.requestDryRun(1+generation, api.Size{VCPUs: 2})
+				synctest.Wait()
+			}
+			r.setDesired(func(w *podapi.Desired) { w.DryRun = nil })
+			time.Sleep(time.Minute)
+			if answers := r.agent.dryRunAnswers(); len(answers) != 1 || answers[0].Generation != 1 {
+				t.Errorf("answers %+v, want one to the first", answers)
+			}
+		})
 }

@@ -22,7 +22,8 @@ type stopRequests struct {
 
 	agentStops  <-chan podapi.Stop // nil: no subscription, or the channel was closed
 	unsubscribe func()             // ends the subscription; nil: none
-	silentSince time.Time          // start of the first query that libvirt has not answered; zero: none
+	// start of the first query that libvirt has not answered; zero: none
+	silentSince time.Time
 
 	byPod         bool
 	byAgent       podapi.Stop // latest request of the agent
@@ -80,8 +81,8 @@ func (o *stopRequests) reason() string {
 	return o.byAgent.Reason
 }
 
-// sendDeadline sends the agent's deadline unless it has sent it before. It returns the deadline sent
-// last.
+// sendDeadline sends the agent's deadline unless it has sent it before. It returns the deadline
+// sent last.
 func (o *stopRequests) sendDeadline(deadlines chan time.Time, sent time.Time) time.Time {
 	if !o.byAgent.Requested || o.agentDeadline.Equal(sent) {
 		return sent

@@ -68,7 +68,9 @@ func stopWithin(seconds int64) podapi.Stop {
 
 // shutdownRequests returns how often the shim has asked the guest to shut down.
 func (r *rig) shutdownRequests() int {
-	return len(slices.DeleteFunc(r.Calls(), func(call string) bool { return call != "ask the guest to shut down by acpi" }))
+	return len(slices.DeleteFunc(r.Calls(), func(call string) bool {
+		return call != "ask the guest to shut down by acpi"
+	}))
 }
 
 // remainingTime returns how long the VM keeps running, in whole seconds and at most for an hour.
@@ -149,7 +151,8 @@ func TestStopDeadlines(t *testing.T) {
 				tt.request(r)
 				remaining := r.remainingTime(t)
 				if remaining != tt.remaining || r.shutdownRequests() != tt.requests {
-					t.Errorf("the VM runs for %s more, with %d shutdown requests (%v), want %s and %d",
+					t.Errorf("the VM runs for %s more, with %d shutdown requests (%v), want %s "+
+						"and %d",
 						remaining, r.shutdownRequests(), r.Calls(), tt.remaining, tt.requests)
 				}
 			})
@@ -165,7 +168,8 @@ func TestAgentStopWithdrawn(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		r.agent.sendStop(podapi.Stop{})
 		time.Sleep(time.Hour)
-		if s := r.state(t); s.Phase != virt.Running || r.shutdownRequests() != 1 || r.agent.handlerCount() != 1 {
+		if s := r.state(t); s.Phase != virt.Running || r.shutdownRequests() != 1 ||
+			r.agent.handlerCount() != 1 {
 			t.Fatalf("state %+v, %d shutdown requests", s, r.shutdownRequests())
 		}
 		r.agent.sendStop(stopWithin(9))
@@ -177,7 +181,8 @@ func TestAgentStopWithdrawn(t *testing.T) {
 
 // A shim that cannot reach libvirt ceases to be a stop handler, so that the agent need not wait.
 func TestStopWithoutLibvirt(t *testing.T) {
-	for name, requested := range map[string]bool{"without a request": false, "during a request": true} {
+	for name, requested := range map[string]bool{"without a request": false,
+		"during a request": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, r *rig) {
 				r.SetGuest(virttest.Guest{IgnoreShutdown: true})

@@ -31,8 +31,11 @@ type watcher struct {
 
 // newWatcher subscribes to events and starts to read the phase. The caller must call close.
 func newWatcher(ctx context.Context, d virt.Domain, o stopRequests) *watcher {
-	w := &watcher{stopRequests: o, domain: d, fileTicker: time.NewTicker(pollInterval), phaseTicker: time.NewTicker(phaseInterval)}
-	w.phaseRead = async.New(&w.calls, func(ctx context.Context) error { return checkRunning(ctx, d) })
+	w := &watcher{stopRequests: o, domain: d, fileTicker: time.NewTicker(pollInterval),
+		phaseTicker: time.NewTicker(phaseInterval)}
+	w.phaseRead = async.New(&w.calls, func(ctx context.Context) error {
+		return checkRunning(ctx, d)
+	})
 	var err error
 	if w.changed, err = d.Changed(ctx); err != nil {
 		w.log.Debug("cannot subscribe to the VM's events; polling only", "error", err)

@@ -92,7 +92,8 @@ func drawWorld(t *rapid.T) *world {
 		gi, 16*gi, func(format string, args ...any) { t.Helper(); t.Fatalf(format, args...) },
 	)
 	w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}}
-	switch rapid.SampledFrom([]string{"virtio-mem", "two virtio-mem", "dimm", "nothing", "balloon"}).
+	switch rapid.SampledFrom([]string{"virtio-mem", "two virtio-mem", "dimm", "nothing",
+		"balloon"}).
 		Draw(t, "kind") {
 	case "virtio-mem":
 		m.virtioMem(2*gi, uint64(rapid.IntRange(0, 8).Draw(t, "has"))*128*mi)

@@ -116,15 +116,21 @@ func TestBadRecords(t *testing.T) {
 		{`{"version":1,"record":{}}`, "version 1: want 2"},
 		{`{"version":2,"record":{"phase":"done"}}`, `phase "done": want running, undoing or ended`},
 		{`{"version":2,"record":{"phase":"running","more":1}}`, "more"},
-		{`{"version":2,"record":{"phase":"running","steps":[{"kind":"reboot","step":{}}]}}`, `step of kind "reboot": unknown`},
-		{`{"version":2,"record":{"phase":"running","steps":[{"kind":"set-vcpus","step":{"all":1}}]}}`, `step of kind "set-vcpus"`},
-		{`{"version":2,"record":{"phase":"running","begun":1}}`, "1 steps started and 0 confirmed of 0"},
-		{`{"version":2,"record":{"phase":"running","begun":-1,"confirmed":-1}}`, "-1 steps started"},
+		{`{"version":2,"record":{"phase":"running","steps":[{"kind":"reboot","step":{}}]}}`,
+			`step of kind "reboot": unknown`},
+		{
+			`{"version":2,"record":{"phase":"running","steps":[{"kind":"set-vcpus","step":{"all":1}}]}}`,
+			`step of kind "set-vcpus"`},
+		{`{"version":2,"record":{"phase":"running","begun":1}}`,
+			"1 steps started and 0 confirmed of 0"},
+		{`{"version":2,"record":{"phase":"running","begun":-1,"confirmed":-1}}`,
+			"-1 steps started"},
 		{`{"version":2,"record":{"phase":"ended"}}`, "report: missing"},
 		{`{"version":2,"record":{"phase":"running"}} {}`, "data after the JSON value"},
 	} {
 		got, err := resize.DecodeRecord([]byte(c.text))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !cmp.Equal(got, resize.Record{}) {
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!cmp.Equal(got, resize.Record{}) {
 			t.Errorf("%s: got %+v, %v, want %q", c.text, got, err, c.want)
 		}
 	}

@@ -18,11 +18,13 @@ import (
 var overheadFolders = []string{"pkg/hypervisor/kvm", "pkg/virt-controller/services"}
 
 // defaultsFolders are the packages of the webhook's defaults, newest first.
-var defaultsFolders = []string{"pkg/defaults", "pkg/virt-api/webhooks", "pkg/virt-api/webhooks/mutating-webhook/mutators"}
+var defaultsFolders = []string{"pkg/defaults", "pkg/virt-api/webhooks",
+	"pkg/virt-api/webhooks/mutating-webhook/mutators"}
 
 // defaults are the functions that set memory and CPU defaults, in the order of their calls. Each
 // release has some of them.
-var defaults = []string{"setDefaultResourceRequests", "setGuestMemory", "setDefaultGuestCPUTopology", "SetDefaultGuestCPUTopology"}
+var defaults = []string{"setDefaultResourceRequests", "setGuestMemory",
+	"setDefaultGuestCPUTopology", "SetDefaultGuestCPUTopology"}
 
 const api = "staging/src/kubevirt.io/api"
 
@@ -93,11 +95,13 @@ func (e *extraction) write(dir string, required []string) error {
 		}
 	}
 	main := fmt.Sprintf(mainCode, module+"/"+overheads, module+"/"+enter)
-	return errors.Join(writeFile([]byte(main), dir, "main.go"), writeFile(goMod(required), dir, "go.mod"))
+	return errors.Join(writeFile([]byte(main), dir, "main.go"),
+		writeFile(goMod(required), dir, "go.mod"))
 }
 
 func goMod(required []string) []byte {
-	text := fmt.Appendf(nil, "module %s\n\ngo 1.24\n\nreplace kubevirt.io/api => ./%s\n\nrequire kubevirt.io/api v0.0.0\n", module, api)
+	text := fmt.Appendf(nil, "module %s\n\ngo 1.24\n\nreplace kubevirt.io/api => ./%s\n\nrequire "+
+		"kubevirt.io/api v0.0.0\n", module, api)
 	for _, r := range required {
 		text = fmt.Appendf(text, "require %s\n", r)
 	}

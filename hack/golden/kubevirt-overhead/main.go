@@ -22,11 +22,14 @@ func main() {
 
 func run(logger *slog.Logger) error {
 	clone := flag.String("clone", "", "KubeVirt's git repository, bare or not")
-	vmis := flag.String("vmis", "memlock/kubevirt/testdata/vmis.yaml", "VirtualMachineInstances, one a YAML document")
+	vmis := flag.String("vmis", "memlock/kubevirt/testdata/vmis.yaml", "VirtualMachineInstances, "+
+		"one a YAML document")
 	out := flag.String("out", "memlock/kubevirt/testdata/overhead.tsv", "table to write")
-	modules := flag.String("modules", "", "build with the modules of this tag where a release has older ones; faster")
+	modules := flag.String("modules", "", "build with the modules of this tag where a release "+
+		"has older ones; faster")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: kubevirt-overhead -clone DIR [-vmis FILE] [-out FILE] [-modules TAG] [TAG...]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: kubevirt-overhead -clone DIR [-vmis "+
+			"FILE] [-out FILE] [-modules TAG] [TAG...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -50,7 +53,8 @@ func run(logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	a := evaluator{repository: repository, required: required, rows: rows, results: map[[sha256.Size]byte][]*int64{}}
+	a := evaluator{repository: repository, required: required, rows: rows,
+		results: map[[sha256.Size]byte][]*int64{}}
 	for _, tag := range tags {
 		bytes, err := a.at(tag)
 		if err != nil {

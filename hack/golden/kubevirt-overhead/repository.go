@@ -29,7 +29,8 @@ func (r repository) releases() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags := slices.DeleteFunc(strings.Fields(string(out)), func(tag string) bool { return !releaseTag.MatchString(tag) })
+	tags := slices.DeleteFunc(strings.Fields(string(out)),
+		func(tag string) bool { return !releaseTag.MatchString(tag) })
 	first := slices.Index(tags, "v0.54.0")
 	if first < 0 {
 		return nil, fmt.Errorf("%s has no tag v0.54.0", r)

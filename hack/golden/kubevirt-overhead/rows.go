@@ -26,7 +26,8 @@ const none = "-"
 // oddVMIs get rows with each of the odd ratios. Every VM gets rows without a ratio and with 1.5.
 var (
 	oddVMIs   = []string{"guest", "sizes", "guaranteed", "everything"}
-	oddRatios = []string{"1", "1.0", "1.000001", "1.1", "1.3333333333333333", "2", "4.5", "10", "1e2", "0x1.8p1"}
+	oddRatios = []string{"1", "1.0", "1.000001", "1.1", "1.3333333333333333", "2", "4.5", "10",
+		"1e2", "0x1.8p1"}
 )
 
 // readRows makes the rows for the VMs in a file.

@@ -50,10 +50,11 @@ func TestRacingCallersBuildOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			e, err := s.Get(t.Context(), "thing", KeyOf("k"), func(ctx context.Context, dir string) error {
-				builds.Add(1)
-				return write("x")(ctx, dir)
-			})
+			e, err := s.Get(t.Context(), "thing", KeyOf("k"),
+				func(ctx context.Context, dir string) error {
+					builds.Add(1)
+					return write("x")(ctx, dir)
+				})
 			if err != nil {
 				t.Error(err)
 				return
@@ -74,8 +75,10 @@ func TestBrokenEntryIsRebuilt(t *testing.T) {
 	breakers := map[string]func(dir string) error{
 		"truncated": func(dir string) error { return os.Truncate(filepath.Join(dir, "f"), 1) },
 		"removed":   func(dir string) error { return os.Remove(filepath.Join(dir, "f")) },
-		"added":     func(dir string) error { return os.WriteFile(filepath.Join(dir, "g"), nil, 0o644) },
-		"unsummed":  func(dir string) error { return os.Remove(sumFile(dir)) },
+		"added": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "g"), nil, 0o644)
+		},
+		"unsummed": func(dir string) error { return os.Remove(sumFile(dir)) },
 	}
 	for name, damage := range breakers {
 		t.Run(name, func(t *testing.T) {
@@ -115,11 +118,12 @@ func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Get(t.Context(), "thing", KeyOf("k"), func(ctx context.Context, dir string) error {
-			close(entered)
-			<-leave
-			return nil
-		})
+		_, err := s.Get(t.Context(), "thing", KeyOf("k"),
+			func(ctx context.Context, dir string) error {
+				close(entered)
+				<-leave
+				return nil
+			})
 		done <- err
 	}()
 	<-entered
@@ -158,7 +162,8 @@ func TestPruneKeepsWhatIsUsedAndTheLatest(t *testing.T) {
 	want := []string{entries[1].Dir, entries[2].Dir}
 	slices.Sort(want)
 	if err != nil || !slices.Equal(removed, want) {
-		t.Errorf("removed %v, %v, want %v: the first is in use, the last is the latest", removed, err, want)
+		t.Errorf("removed %v, %v, want %v: the first is in use, the last is the latest",
+			removed, err, want)
 	}
 	if err := entries[0].Close(); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,8 @@ import (
 func TestRemoveKeepsMounts(t *testing.T) {
 	ownMounts(t)
 	s := newStore(t)
-	theirs, on := filepath.Join(t.TempDir(), "theirs"), s.Dir("thing", string(KeyOf("k"))+".tmp", "de v")
+	theirs, on := filepath.Join(t.TempDir(), "theirs"),
+		s.Dir("thing", string(KeyOf("k"))+".tmp", "de v")
 	for _, dir := range []string{theirs, on} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)

@@ -94,7 +94,9 @@ func TestSignalsReachTheCommand(t *testing.T) {
 			<-out.seen
 			signals <- signal
 		}()
-		err := c.Run(t.Context(), channel.Command{Args: []string{"sh", "-c", "echo up; exec sleep 60"}, Stdout: out, Signals: signals})
+		err := c.Run(t.Context(),
+			channel.Command{Args: []string{"sh", "-c", "echo up; exec sleep 60"}, Stdout: out,
+				Signals: signals})
 		var exit *channel.ExitError
 		if !errors.As(err, &exit) || exit.Code != want.Code || exit.Signal != want.Signal {
 			t.Errorf("%v: got %v, want %v", signal, err, &want)
@@ -137,7 +139,9 @@ func TestContextEndsTheCommandAndItsChildren(t *testing.T) {
 		}
 		cancel(errors.New("enough"))
 	}()
-	err := c.Run(ctx, channel.Command{Args: []string{"sh", "-c", "trap '' TERM; sleep 61 & echo $! > " + mark + ".tmp; mv " + mark + ".tmp " + mark + "; wait; sleep 61"}})
+	err := c.Run(ctx,
+		channel.Command{Args: []string{"sh", "-c", "trap '' TERM; sleep 61 & echo $! > " + mark +
+			".tmp; mv " + mark + ".tmp " + mark + "; wait; sleep 61"}})
 	if err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("got %v, want the context's cause", err)
 	}
@@ -177,7 +181,9 @@ func TestLostNodeEndsEveryCall(t *testing.T) {
 	done := make(chan error, 1)
 	in, _ := io.Pipe() // a Stdin that never ends must not block the call
 	go func() {
-		done <- c.Run(context.Background(), channel.Command{Args: []string{"sh", "-c", "echo up; exec sleep 60"}, Stdin: in, Stdout: out})
+		done <- c.Run(context.Background(),
+			channel.Command{Args: []string{"sh", "-c", "echo up; exec sleep 60"}, Stdin: in,
+				Stdout: out})
 	}()
 	<-out.seen
 	p.cut()
@@ -196,13 +202,15 @@ func TestSilentNodeIsLost(t *testing.T) {
 	target := serve(t)
 	p := newProxy(t, target.Address)
 	target.Address = p.l.Addr().String()
-	target.Keepalive = channel.Keepalive{Every: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}
+	target.Keepalive = channel.Keepalive{Every: 10 * time.Millisecond,
+		Timeout: 200 * time.Millisecond}
 	c := connect(t, target)
 	if _, err := c.Output(t.Context(), "true"); err != nil {
 		t.Fatal(err)
 	}
 	p.mute()
-	if err := c.Run(context.Background(), channel.Command{Args: []string{"sleep", "60"}}); !errors.Is(err, channel.ErrLost) {
+	if err := c.Run(context.Background(),
+		channel.Command{Args: []string{"sleep", "60"}}); !errors.Is(err, channel.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
 	}
 }
@@ -223,7 +231,8 @@ func TestOtherKeysAreRefused(t *testing.T) {
 
 func TestFilesArriveWhole(t *testing.T) {
 	c, dir := connect(t, serve(t)), t.TempDir()
-	local, remote, back := filepath.Join(dir, "a"), filepath.Join(dir, "new", "b"), filepath.Join(dir, "back", "c")
+	local, remote, back := filepath.Join(dir, "a"), filepath.Join(dir, "new", "b"),
+		filepath.Join(dir, "back", "c")
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	if err := os.WriteFile(local, want, 0o600); err != nil {
 		t.Fatal(err)
@@ -289,7 +298,8 @@ func TestDialReachesSockets(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	if _, err := c.Dial(t.Context(), "unix", "/nonexistent"); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := c.Dial(t.Context(), "unix", "/nonexistent"); err == nil ||
+		!strings.Contains(err.Error(), "no such file") {
 		t.Errorf("got %v, want the node's error", err)
 	}
 }
@@ -306,7 +316,8 @@ func echo(l net.Listener) {
 func TestTerminal(t *testing.T) {
 	c := connect(t, serve(t))
 	var out bytes.Buffer
-	err := c.Run(t.Context(), channel.Command{Args: []string{"stty", "size"}, Stdout: &out, PTY: &channel.Size{Rows: 41, Columns: 97}})
+	err := c.Run(t.Context(), channel.Command{Args: []string{"stty", "size"}, Stdout: &out,
+		PTY: &channel.Size{Rows: 41, Columns: 97}})
 	if err != nil || strings.TrimSpace(out.String()) != "41 97" {
 		t.Errorf("got %q, %v, want a terminal of 41 97", out.String(), err)
 	}

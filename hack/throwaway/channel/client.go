@@ -73,7 +73,9 @@ func Connect(ctx context.Context, target Target) (*Client, error) {
 }
 
 // handshake ends with ctx. QEMU accepts connections for a hung node and never answers.
-func handshake(ctx context.Context, conn net.Conn, target Target, host ssh.PublicKey) (*ssh.Client, error) {
+func handshake(
+	ctx context.Context, conn net.Conn, target Target, host ssh.PublicKey,
+) (*ssh.Client, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c, channels, requests, err := ssh.NewClientConn(conn, target.Address, &ssh.ClientConfig{
 		User:              "root",
@@ -154,7 +156,9 @@ func (c *Client) keepalive(k Keepalive) {
 			return
 		case <-tick.C:
 		}
-		timer := time.AfterFunc(k.Timeout, func() { c.fail(fmt.Errorf("no answer for %v", k.Timeout)) })
+		timer := time.AfterFunc(k.Timeout, func() {
+			c.fail(fmt.Errorf("no answer for %v", k.Timeout))
+		})
 		_, _, err := c.ssh.SendRequest("keepalive@openssh.com", true, nil)
 		timer.Stop()
 		if err != nil {

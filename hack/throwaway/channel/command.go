@@ -55,10 +55,11 @@ func (c *Client) Run(ctx context.Context, cmd Command) error {
 	if len(cmd.Args) == 0 {
 		return errors.New("running a command in the node: no arguments given")
 	}
-	session, err := await(ctx, func() (*ssh.Session, error) { return c.begin(cmd) }, func(late *ssh.Session) {
-		_ = late.Signal(ssh.SIGKILL)
-		_ = late.Close()
-	})
+	session, err := await(ctx, func() (*ssh.Session, error) { return c.begin(cmd) },
+		func(late *ssh.Session) {
+			_ = late.Signal(ssh.SIGKILL)
+			_ = late.Close()
+		})
 	if err != nil {
 		return fmt.Errorf("running %s in the node: %w", cmd.Args[0], err)
 	}
@@ -85,7 +86,9 @@ func (c *Client) begin(cmd Command) (*ssh.Session, error) {
 	return session, nil
 }
 
-func (c *Client) wait(ctx context.Context, cmd Command, session *ssh.Session, exited <-chan error) error {
+func (c *Client) wait(
+	ctx context.Context, cmd Command, session *ssh.Session, exited <-chan error,
+) error {
 	for {
 		select {
 		case err := <-exited:
@@ -121,7 +124,8 @@ func (c *Client) result(args []string, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &exit) && exit.Signal() != "":
-		return &ExitError{Args: args, Code: 128 + signalNumber(exit.Signal()), Signal: exit.Signal()}
+		return &ExitError{Args: args, Code: 128 + signalNumber(exit.Signal()),
+			Signal: exit.Signal()}
 	case errors.As(err, &exit):
 		return &ExitError{Args: args, Code: exit.ExitStatus()}
 	default:
@@ -133,7 +137,8 @@ func requestPTY(session *ssh.Session, size *Size) error {
 	if size == nil {
 		return nil
 	}
-	return session.RequestPty("xterm-256color", size.Rows, size.Columns, ssh.TerminalModes{ssh.ECHO: 1})
+	return session.RequestPty("xterm-256color", size.Rows, size.Columns,
+		ssh.TerminalModes{ssh.ECHO: 1})
 }
 
 // quote quotes each argument for a POSIX shell.
@@ -148,8 +153,10 @@ func quote(args []string) string {
 // signals are the signals of RFC 4254.
 func signals() map[ssh.Signal]syscall.Signal {
 	return map[ssh.Signal]syscall.Signal{
-		ssh.SIGABRT: syscall.SIGABRT, ssh.SIGALRM: syscall.SIGALRM, ssh.SIGFPE: syscall.SIGFPE, ssh.SIGHUP: syscall.SIGHUP,
-		ssh.SIGILL: syscall.SIGILL, ssh.SIGINT: syscall.SIGINT, ssh.SIGKILL: syscall.SIGKILL, ssh.SIGPIPE: syscall.SIGPIPE,
+		ssh.SIGABRT: syscall.SIGABRT, ssh.SIGALRM: syscall.SIGALRM, ssh.SIGFPE: syscall.SIGFPE,
+		ssh.SIGHUP: syscall.SIGHUP,
+		ssh.SIGILL: syscall.SIGILL, ssh.SIGINT: syscall.SIGINT, ssh.SIGKILL: syscall.SIGKILL,
+		ssh.SIGPIPE: syscall.SIGPIPE,
 		ssh.SIGQUIT: syscall.SIGQUIT, ssh.SIGSEGV: syscall.SIGSEGV, ssh.SIGTERM: syscall.SIGTERM,
 		ssh.SIGUSR1: syscall.SIGUSR1, ssh.SIGUSR2: syscall.SIGUSR2,
 	}

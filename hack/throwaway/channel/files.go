@@ -25,7 +25,9 @@ func (c *Client) Push(ctx context.Context, local, remote string, mode fs.FileMod
 }
 
 // PushFrom is Push from a reader.
-func (c *Client) PushFrom(ctx context.Context, in io.Reader, remote string, mode fs.FileMode) error {
+func (c *Client) PushFrom(
+	ctx context.Context, in io.Reader, remote string, mode fs.FileMode,
+) error {
 	err := c.withSFTP(ctx, func(s *sftp.Client) error {
 		if err := s.MkdirAll(path.Dir(remote)); err != nil {
 			return err

@@ -21,7 +21,8 @@ func TestConnectToASilentNode(t *testing.T) {
 	}
 	defer l.Close()
 	host := string(ssh.MarshalAuthorizedKey(newKey(t).PublicKey()))
-	target := channel.Target{Address: l.Addr().String(), HostKey: host, Key: newKey(t), ConnectTimeout: 50 * time.Millisecond}
+	target := channel.Target{Address: l.Addr().String(), HostKey: host, Key: newKey(t),
+		ConnectTimeout: 50 * time.Millisecond}
 	failed := make(chan error, 1)
 	go func() {
 		_, err := channel.Connect(context.Background(), target)
@@ -49,8 +50,12 @@ func TestCallsToASilentNodeEndWithTheContext(t *testing.T) {
 	p.mute()
 	enough := errors.New("enough")
 	for name, call := range map[string]func(context.Context) error{
-		"run":  func(ctx context.Context) error { return c.Run(ctx, channel.Command{Args: []string{"true"}}) },
-		"pull": func(ctx context.Context) error { return c.Pull(ctx, "/etc/hostname", t.TempDir()+"/f") },
+		"run": func(ctx context.Context) error {
+			return c.Run(ctx, channel.Command{Args: []string{"true"}})
+		},
+		"pull": func(ctx context.Context) error {
+			return c.Pull(ctx, "/etc/hostname", t.TempDir()+"/f")
+		},
 	} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, enough)
 		failed := make(chan error, 1)

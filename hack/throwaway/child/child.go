@@ -35,7 +35,8 @@ func Isolated(ctx context.Context, name string, args ...string) *exec.Cmd {
 
 func isolate(a *syscall.SysProcAttr) {
 	a.Cloneflags |= syscall.CLONE_NEWPID
-	a.Unshareflags |= syscall.CLONE_NEWNS // unlike a clone flag, this also makes every mount private
+	// unlike a clone flag, this also makes every mount private
+	a.Unshareflags |= syscall.CLONE_NEWNS
 }
 
 // mayIsolate reports whether this process may create the namespaces. It tries to, because in a

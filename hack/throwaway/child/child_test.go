@@ -93,7 +93,8 @@ func isolated(t *testing.T, cmdline string) []string {
 func TestContextEndsTheGroup(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	cmd := Command(ctx, "sh", "-c", `(trap "echo tidied; exit" TERM; echo ready; for i in $(seq 300); do sleep 0.1; done); :`)
+	cmd := Command(ctx, "sh", "-c",
+		`(trap "echo tidied; exit" TERM; echo ready; for i in $(seq 300); do sleep 0.1; done); :`)
 	out, w, err := os.Pipe() // StdoutPipe would end with the command
 	if err != nil {
 		t.Fatal(err)

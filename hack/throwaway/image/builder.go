@@ -65,7 +65,8 @@ func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 		return nil, err
 	}
 	if runtime.GOARCH != "amd64" {
-		return nil, fmt.Errorf("this machine is %s: the node consists of amd64 packages", runtime.GOARCH)
+		return nil, fmt.Errorf("this machine is %s: the node consists of amd64 packages",
+			runtime.GOARCH)
 	}
 	if err := checkPrograms(spec); err != nil {
 		return nil, err
@@ -173,7 +174,8 @@ func checkRoot(part string) error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s is not in the cache yet, and making it needs root: run this command as root",
+	return fmt.Errorf("%s is not in the cache yet, and making it needs root: run this command "+
+		"as root",
 		part)
 }
 

@@ -18,7 +18,9 @@ func (b *Builder) containerdDir(name string) string {
 	return filepath.Join(b.source, "hack", "throwaway", "containerd", name)
 }
 
-func containerdBuilds() []string { return []string{"2.4.2", "2.4.2-nri0.12.5", crioPrefix + "1.34.0"} }
+func containerdBuilds() []string {
+	return []string{"2.4.2", "2.4.2-nri0.12.5", crioPrefix + "1.34.0"}
+}
 
 // containerd builds the programs that a module pins: containerd, its shim and ctr, or CRI-O.
 func (b *Builder) containerd(ctx context.Context, name string) (*cache.Entry, error) {

@@ -64,8 +64,10 @@ func busyboxImage(busybox []byte) ([]byte, error) {
 
 func applets() []string {
 	return []string{
-		"sh", "cat", "cp", "date", "dd", "echo", "env", "grep", "head", "id", "kill", "ln", "ls", "mkdir",
-		"mount", "nc", "ps", "rm", "sed", "seq", "sleep", "stat", "tail", "test", "touch", "true", "wc",
+		"sh", "cat", "cp", "date", "dd", "echo", "env", "grep", "head", "id", "kill", "ln",
+		"ls", "mkdir",
+		"mount", "nc", "ps", "rm", "sed", "seq", "sleep", "stat", "tail", "test", "touch",
+		"true", "wc",
 	}
 }
 
@@ -80,7 +82,8 @@ func busyboxLayer(busybox []byte) (v1.Layer, error) {
 		{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(busybox))},
 	}
 	for _, a := range applets() {
-		headers = append(headers, &tar.Header{Name: "bin/" + a, Typeflag: tar.TypeSymlink, Linkname: "busybox"})
+		headers = append(headers, &tar.Header{Name: "bin/" + a, Typeflag: tar.TypeSymlink,
+			Linkname: "busybox"})
 	}
 	for _, h := range headers {
 		h.ModTime = time.Unix(0, 0)

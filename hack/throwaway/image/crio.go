@@ -17,7 +17,8 @@ const crioPrefix = "cri-o-"
 func (s Spec) isCRIO() bool { return strings.HasPrefix(s.Containerd, crioPrefix) }
 
 // crioTags exclude code that needs C libraries.
-const crioTags = "containers_image_openpgp exclude_graphdriver_btrfs exclude_disk_quota libdm_no_deviceselinux"
+const crioTags = "containers_image_openpgp exclude_graphdriver_btrfs exclude_disk_quota " +
+	"libdm_no_deviceselinux"
 
 // crio builds CRI-O and pinns, its helper in C, into dir.
 func (b *Builder) crio(ctx context.Context, module, dir string) error {
@@ -30,10 +31,12 @@ func (b *Builder) crio(ctx context.Context, module, dir string) error {
 	if err := child.Run(list); err != nil {
 		return fmt.Errorf("looking for the source of pinns: %w", err)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(source.String()), "pinns", "src", "*.c"))
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(source.String()), "pinns",
+		"src", "*.c"))
 	if err != nil {
 		return err
 	}
-	args := []string{"-static", "-std=c11", "-Os", `-DVERSION="1"`, "-o", filepath.Join(dir, "pinns")}
+	args := []string{"-static", "-std=c11", "-Os", `-DVERSION="1"`, "-o",
+		filepath.Join(dir, "pinns")}
 	return b.run(child.Isolated(ctx, "gcc", append(args, files...)...))
 }

@@ -39,7 +39,8 @@ func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, c
 		tree := filepath.Join(dir, "tree")
 		// Hard links: the copy takes neither time nor space, and place removes a file before it
 		// writes.
-		if err := b.run(child.Isolated(ctx, "cp", "-al", filepath.Join(p.rootfs.Dir, treeDir), tree)); err != nil {
+		if err := b.run(child.Isolated(ctx, "cp", "-al", filepath.Join(p.rootfs.Dir, treeDir),
+			tree)); err != nil {
 			return err
 		}
 		if err := files.place(tree); err != nil {
@@ -78,7 +79,8 @@ type fileSet map[string]file
 func (f fileSet) sum() string {
 	var parts []string
 	for _, path := range f.paths() {
-		parts = append(parts, path, f[path].mode.String(), f[path].link, strconv.FormatBool(f[path].absent), string(f[path].content))
+		parts = append(parts, path, f[path].mode.String(), f[path].link,
+			strconv.FormatBool(f[path].absent), string(f[path].content))
 	}
 	return string(cache.KeyOf(parts...))
 }

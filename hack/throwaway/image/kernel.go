@@ -50,7 +50,8 @@ func decompress(bz []byte) ([]byte, error) {
 // decodeFrame decodes the first zstd frame in b. It ignores the reader's error at the end, because
 // other data follows the frame in the bzImage.
 func decodeFrame(b []byte) ([]byte, bool) {
-	r, err := zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<31))
+	r, err := zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxWindow(1<<31))
 	if err != nil {
 		return nil, false
 	}

@@ -91,21 +91,32 @@ func configVersion(spec Spec) string {
 // not need.
 func addUnits(set fileSet) {
 	const units = "etc/systemd/system/"
-	set[units+"sysinit.target.wants/node-network.service"] = file{link: "/etc/systemd/system/node-network.service"}
-	set[units+"sysinit.target.wants/node-channel.service"] = file{link: "/etc/systemd/system/node-channel.service"}
-	set[units+"multi-user.target.wants/containerd.service"] = file{link: unitPath(set, "containerd.service")}
-	set[units+"multi-user.target.wants/node-image.service"] = file{link: "/etc/systemd/system/node-image.service"}
+	set[units+"sysinit.target.wants/node-network.service"] = file{
+		link: "/etc/systemd/system/node-network.service"}
+	set[units+"sysinit.target.wants/node-channel.service"] = file{
+		link: "/etc/systemd/system/node-channel.service"}
+	set[units+"multi-user.target.wants/containerd.service"] = file{
+		link: unitPath(set, "containerd.service")}
+	set[units+"multi-user.target.wants/node-image.service"] = file{
+		link: "/etc/systemd/system/node-image.service"}
 	for _, unit := range []string{
-		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "logrotate.timer",
-		"e2scrub_all.timer", "e2scrub_reap.service", "getty@tty1.service", "serial-getty@ttyS0.service",
-		"ldconfig.service", "libvirt-guests.service", "systemd-firstboot.service", "systemd-pstore.service",
-		"systemd-hwdb-update.service", "systemd-update-utmp.service", "systemd-journal-flush.service",
-		"systemd-journal-catalog-update.service", "systemd-update-done.service", "systemd-sysusers.service", "systemd-random-seed.service",
-		"systemd-udev-load-credentials.service", "modprobe@configfs.service", "modprobe@drm.service", "modprobe@fuse.service",
+		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer",
+		"logrotate.timer",
+		"e2scrub_all.timer", "e2scrub_reap.service", "getty@tty1.service",
+		"serial-getty@ttyS0.service",
+		"ldconfig.service", "libvirt-guests.service", "systemd-firstboot.service",
+		"systemd-pstore.service",
+		"systemd-hwdb-update.service", "systemd-update-utmp.service",
+		"systemd-journal-flush.service",
+		"systemd-journal-catalog-update.service", "systemd-update-done.service",
+		"systemd-sysusers.service", "systemd-random-seed.service",
+		"systemd-udev-load-credentials.service", "modprobe@configfs.service",
+		"modprobe@drm.service", "modprobe@fuse.service",
 	} {
 		set[units+unit] = file{link: "/dev/null"}
 	}
-	for _, unit := range []string{"libvirtd.service", "virtlogd.service"} { // their sockets start them
+	// their sockets start them
+	for _, unit := range []string{"libvirtd.service", "virtlogd.service"} {
 		set[units+"multi-user.target.wants/"+unit] = file{absent: true}
 	}
 }

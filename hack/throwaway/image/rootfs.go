@@ -66,7 +66,8 @@ func Mmdebstrap(suite, packages string) []string {
 
 func (b *Builder) mmdebstrap(ctx context.Context, suite, packages, tree string) error {
 	cmd := child.Isolated(ctx, "mmdebstrap", append(Mmdebstrap(suite, packages), tree)...)
-	cmd.Env = append(os.Environ(), "INITRD=No", "LC_ALL=C.UTF-8") // the node boots without an initrd
+	// the node boots without an initrd
+	cmd.Env = append(os.Environ(), "INITRD=No", "LC_ALL=C.UTF-8")
 	if err := b.run(cmd); err != nil {
 		return fmt.Errorf("unpacking Debian %s: %w", suite, err)
 	}

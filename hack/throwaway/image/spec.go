@@ -37,7 +37,8 @@ func (s Spec) Validate() error {
 	if !slices.Contains(suites(), s.Suite) {
 		return fmt.Errorf("suite %q: want one of %s", s.Suite, strings.Join(suites(), ", "))
 	}
-	if s.Containerd != DistributionContainerd && !slices.Contains(containerdBuilds(), s.Containerd) {
+	if s.Containerd != DistributionContainerd && !slices.Contains(containerdBuilds(),
+		s.Containerd) {
 		return fmt.Errorf("containerd %q: want %q or one of %s", s.Containerd,
 			DistributionContainerd, strings.Join(containerdBuilds(), ", "))
 	}
@@ -51,7 +52,8 @@ func (s Spec) packages() []string {
 	p := []string{
 		"systemd", "systemd-sysv", "dbus", "kmod", "linux-image-cloud-amd64",
 		"runc", "crun", "containernetworking-plugins", "iptables", "nftables", "ca-certificates",
-		"libvirt-daemon-system", "libvirt-daemon-driver-qemu", "libvirt-clients", "qemu-system-x86", "seabios",
+		"libvirt-daemon-system", "libvirt-daemon-driver-qemu", "libvirt-clients",
+		"qemu-system-x86", "seabios",
 		"busybox-static", "iproute2", "util-linux", "procps", "mount",
 	}
 	switch {

@@ -47,7 +47,8 @@ func (p Process) End(ctx context.Context, grace time.Duration) error {
 		signal unix.Signal
 		ctx    context.Context
 	}{{unix.SIGTERM, waiting}, {unix.SIGKILL, ctx}} {
-		if err := unix.PidfdSendSignal(fd, step.signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := unix.PidfdSendSignal(fd, step.signal, nil, 0); err != nil &&
+			!errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("ending process %d: %w", p.Pid, err)
 		}
 		gone, err := awaitExit(step.ctx, fd)

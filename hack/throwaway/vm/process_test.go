@@ -45,7 +45,8 @@ func TestEndKeepsAnotherProcessWithThePid(t *testing.T) {
 		t.Errorf("the other process was ended: %v", err)
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() !=
+		syscall.SIGKILL {
 		t.Errorf("got %v, want killed by us", err)
 	}
 }

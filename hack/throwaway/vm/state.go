@@ -33,7 +33,8 @@ func (v *VM) Save() error {
 		return fmt.Errorf("saving the node's state: %w", err)
 	}
 	b, err := json.MarshalIndent(State{
-		Address: v.Target.Address, HostKey: v.Target.HostKey, Accelerator: v.Accelerator.String(), Owner: owner, QEMU: qemu,
+		Address: v.Target.Address, HostKey: v.Target.HostKey, Accelerator: v.Accelerator.String(),
+		Owner: owner, QEMU: qemu,
 	}, "", "  ")
 	if err != nil {
 		return err
@@ -47,7 +48,8 @@ func (v *VM) Save() error {
 
 // Forget removes the file of Save.
 func (v *VM) Forget() error {
-	if err := os.Remove(filepath.Join(v.Dir, stateFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(v.Dir, stateFile)); err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -21,7 +21,8 @@ func verdictOf(store *cache.Store, c Config) (verdict, error) {
 	if err != nil {
 		return "", fmt.Errorf("probing for KVM: %w", err)
 	}
-	return verdict(store.Dir(verdicts, string(cache.KeyOf(string(boot), c.Kernel, c.QEMU))+".verdict")), nil
+	return verdict(store.Dir(verdicts, string(cache.KeyOf(string(boot), c.Kernel, c.QEMU))+
+		".verdict")), nil
 }
 
 // noAnswer is the verdict after a time-out: guests hang, or this machine was busy. It is valid for

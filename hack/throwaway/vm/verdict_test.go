@@ -21,7 +21,8 @@ func TestVerdictIsKeptAndForgotten(t *testing.T) {
 	if err := known.write(KVM); err != nil {
 		t.Fatal(err)
 	}
-	if err := recordKVMFailure(store, c); err != nil { // a boot that failed although the probe did not
+	// a boot that failed although the probe did not
+	if err := recordKVMFailure(store, c); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := known.read(); got != TCG || !ok {

@@ -78,7 +78,8 @@ func Measure(ctx context.Context, o Options) (found Found, err error) {
 // prepare starts the programs of a KubeVirt cluster. It stops virt-controller, because it would
 // make target pods and use the processors.
 func (b *bed) prepare(ctx context.Context, log *slog.Logger) error {
-	if _, err := b.plane.StartControllersWith(ctx, busy(), "resourcequota-controller", "serviceaccount-controller"); err != nil {
+	if _, err := b.plane.StartControllersWith(ctx, busy(), "resourcequota-controller",
+		"serviceaccount-controller"); err != nil {
 		return err
 	}
 	virt, err := kubevirt.Start(ctx, b.plane, kubevirt.Options{Log: log})
@@ -89,7 +90,8 @@ func (b *bed) prepare(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	scheme := kubescheme.Scheme
-	if err := errors.Join(kubevirtv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(kubevirtv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err !=
+		nil {
 		return err
 	}
 	config := b.plane.Config()
@@ -106,12 +108,15 @@ func (b *bed) prepare(ctx context.Context, log *slog.Logger) error {
 // busy returns the flags for a busy cluster. By default kube-controller-manager makes 20 calls a
 // second, and takes 3.5 s to update status.hard of a hundred quotas.
 func busy() []string {
-	return []string{"--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-resource-quota-syncs=20"}
+	return []string{"--kube-api-qps=1000", "--kube-api-burst=2000",
+		"--concurrent-resource-quota-syncs=20"}
 }
 
 // times measures all sizes after an uncounted round. That round opens connections and makes the
 // controller the leader.
-func (b *bed) times(ctx context.Context, round func(context.Context, int) ([]float64, error)) (map[int][]float64, error) {
+func (b *bed) times(
+	ctx context.Context, round func(context.Context, int) ([]float64, error),
+) (map[int][]float64, error) {
 	if _, err := round(ctx, 1); err != nil {
 		return nil, err
 	}

@@ -71,18 +71,21 @@ func (b *bed) startController(ctx context.Context, more ...string) (*controller,
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	c := &controller{url: "http://" + listen}
-	args := append([]string{"--kubeconfig=" + kubeconfig, "--lease-namespace=" + system, "--listen=" + listen}, more...)
+	args := append([]string{"--kubeconfig=" + kubeconfig, "--lease-namespace=" + system,
+		"--listen=" + listen}, more...)
 	c.process, err = b.plane.Start("mooring-controller", program, args...)
 	if err != nil {
 		return nil, err
 	}
-	return c, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := kube.Get(ctx, c.url+"/readyz")
-		return err == nil, nil
-	})
+	return c, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := kube.Get(ctx, c.url+"/readyz")
+			return err == nil, nil
+		})
 }
 
-var writeCount = regexp.MustCompile(`(?m)^mooring_quota_writes_total\{object="\w+",outcome="(\w+)"\} (\d+)$`)
+var writeCount = regexp.MustCompile(
+	`(?m)^mooring_quota_writes_total\{object="\w+",outcome="(\w+)"\} (\d+)$`)
 
 // writes returns the numbers of writes and of conflicts.
 func (c *controller) writes(ctx context.Context) (done, conflicts float64, err error) {
@@ -111,14 +114,17 @@ func (b *bed) reside(ctx context.Context) error {
 	spaces := (b.Residents - b.Namespaces*b.VMs) / inOne
 	name := func(i int) string { return fmt.Sprintf("more-%d", i) }
 	if err := each(ctx, spaces, func(ctx context.Context, i int) error {
-		if err := b.api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i)}}); err != nil {
+		if err := b.api.Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i)}}); err != nil {
 			return err
 		}
 		return b.account(ctx, name(i))
 	}); err != nil {
 		return err
 	}
-	return each(ctx, spaces*inOne, func(ctx context.Context, i int) error { return b.launch(ctx, name(i/inOne), vm(i%inOne)) })
+	return each(ctx, spaces*inOne, func(ctx context.Context, i int) error {
+		return b.launch(ctx, name(i/inOne), vm(i%inOne))
+	})
 }
 
 // resident returns the memory of a process in bytes.

@@ -15,7 +15,9 @@ import (
 // raised.
 func (b *bed) raw(ctx context.Context, size int) ([]float64, error) {
 	turns := make([]turn, b.Namespaces)
-	took, err := b.round(ctx, size, func(ctx context.Context, i int) error { return b.raise(ctx, i, &turns[i]) })
+	took, err := b.round(ctx, size, func(ctx context.Context, i int) error {
+		return b.raise(ctx, i, &turns[i])
+	})
 	return took, errors.Join(err, b.lower(ctx, min(size, b.Namespaces)))
 }
 
@@ -33,7 +35,9 @@ func (b *bed) raise(ctx context.Context, i int, t *turn) error {
 }
 
 func (b *bed) lower(ctx context.Context, namespaces int) error {
-	err := each(ctx, namespaces, func(ctx context.Context, i int) error { return b.setHard(ctx, space(i), b.VMs) })
+	err := each(ctx, namespaces, func(ctx context.Context, i int) error {
+		return b.setHard(ctx, space(i), b.VMs)
+	})
 	return errors.Join(err, b.awaitBase(ctx))
 }
 

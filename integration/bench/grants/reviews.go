@@ -53,7 +53,8 @@ func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
 	if err := b.register(ctx, url); err != nil {
 		return err
 	}
-	c, err := b.startController(ctx, fmt.Sprintf("--webhook-listen=127.0.0.1:%d", port), "--webhook-dns-name=localhost")
+	c, err := b.startController(ctx, fmt.Sprintf("--webhook-listen=127.0.0.1:%d", port),
+		"--webhook-dns-name=localhost")
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,8 @@ func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
 	}
 	found.Reviewed = map[string][]float64{}
 	for i := range b.Reviews + 1 {
-		if err := b.reviewOnce(ctx, asks, url, all, found, i > 0); err != nil { // the first round connects
+		// the first round connects
+		if err := b.reviewOnce(ctx, asks, url, all, found, i > 0); err != nil {
 			return err
 		}
 	}
@@ -76,11 +78,14 @@ func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
 }
 
 // reviewOnce calls each webhook once and reads one object, in random order.
-func (b *bed) reviewOnce(ctx context.Context, asks *http.Client, url string, all []review, found *Found, counts bool) error {
+func (b *bed) reviewOnce(
+	ctx context.Context, asks *http.Client, url string, all []review, found *Found, counts bool,
+) error {
 	for _, i := range rand.Perm(len(all) + 1) {
 		start := time.Now()
 		if i == len(all) {
-			if err := b.api.Get(ctx, client.ObjectKey{Name: space(0)}, &corev1.Namespace{}); err != nil {
+			if err := b.api.Get(ctx, client.ObjectKey{Name: space(0)}, &corev1.Namespace{}); err !=
+				nil {
 				return err
 			}
 			if counts {
@@ -92,7 +97,8 @@ func (b *bed) reviewOnce(ctx context.Context, asks *http.Client, url string, all
 			return fmt.Errorf("%s: %w", all[i].what, err)
 		}
 		if counts {
-			found.Reviewed[all[i].what] = append(found.Reviewed[all[i].what], time.Since(start).Seconds())
+			found.Reviewed[all[i].what] = append(found.Reviewed[all[i].what],
+				time.Since(start).Seconds())
 		}
 	}
 	return nil
@@ -122,26 +128,32 @@ func (b *bed) register(ctx context.Context, url string) error {
 // trusting returns a client that trusts the CA bundle of the configurations.
 func (b *bed) trusting(ctx context.Context) (*http.Client, error) {
 	roots := x509.NewCertPool()
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		hooks := &registrationv1.MutatingWebhookConfiguration{}
-		if err := b.api.Get(ctx, client.ObjectKey{Name: webhook.MutatingConfiguration}, hooks); err != nil {
-			return false, err
-		}
-		return roots.AppendCertsFromPEM(hooks.Webhooks[0].ClientConfig.CABundle), nil
-	})
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}, err
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			hooks := &registrationv1.MutatingWebhookConfiguration{}
+			if err := b.api.Get(ctx, client.ObjectKey{Name: webhook.MutatingConfiguration},
+				hooks); err != nil {
+				return false, err
+			}
+			return roots.AppendCertsFromPEM(hooks.Webhooks[0].ClientConfig.CABundle), nil
+		})
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+		MinVersion: tls.VersionTLS13}}}, err
 }
 
 // reviews returns requests for which the webhooks read from the cluster.
 func (b *bed) reviews(ctx context.Context) ([]review, error) {
-	kv := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace, Name: kubevirt.Name}}
-	version := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
+	kv := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace,
+		Name: kubevirt.Name}}
+	version := client.RawPatch(types.MergePatchType,
+		[]byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
 	vmi, launcher := &kubevirtv1.VirtualMachineInstance{}, &corev1.Pod{}
 	quota, namespace := &corev1.ResourceQuota{}, &corev1.Namespace{}
 	err := errors.Join(
 		b.api.Status().Patch(ctx, kv, version),
 		b.api.Get(ctx, client.ObjectKey{Namespace: space(0), Name: vm(0)}, vmi),
-		b.api.Get(ctx, client.ObjectKey{Namespace: space(0), Name: "virt-launcher-" + vm(0)}, launcher),
+		b.api.Get(ctx, client.ObjectKey{Namespace: space(0), Name: "virt-launcher-" + vm(0)},
+			launcher),
 		b.api.Get(ctx, client.ObjectKey{Namespace: space(0), Name: quotaName}, quota),
 		b.api.Get(ctx, client.ObjectKey{Name: space(0)}, namespace))
 	if err != nil {
@@ -151,16 +163,21 @@ func (b *bed) reviews(ctx context.Context) ([]review, error) {
 	target.Labels[kubevirtv1.MigrationJobLabel] = "migration"
 	raised, shared := quota.DeepCopy(), namespace.DeepCopy()
 	raised.Spec.Hard = hard(b.VMs + 1)
-	shared.Annotations = map[string]string{"harvesterhci.io/maintenanceQuota": `{"limitsCpuPercent": 10}`}
-	another := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: space(0), Name: "another"}}
+	shared.Annotations = map[string]string{
+		"harvesterhci.io/maintenanceQuota": `{"limitsCpuPercent": 10}`}
+	another := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: space(0),
+		Name: "another"}}
 	another.Spec.RunStrategy = new(kubevirtv1.RunStrategyAlways)
 	another.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: vmi.Spec}
 	return []review{
 		{LauncherAnnotations, "/mutate-launcher", "Pod", "pods", target, nil},
 		{"a launcher against what is reserved", "/validate-launcher", "Pod", "pods", launcher, nil},
-		{"a VM against what is free", "/validate-virtualmachine", "VirtualMachine", "virtualmachines", another, nil},
-		{"an edit of a ResourceQuota", "/validate-resourcequota", "ResourceQuota", "resourcequotas", raised, quota},
-		{"an edit of a namespace's share", "/validate-namespace", "Namespace", "namespaces", shared, namespace},
+		{"a VM against what is free", "/validate-virtualmachine", "VirtualMachine",
+			"virtualmachines", another, nil},
+		{"an edit of a ResourceQuota", "/validate-resourcequota", "ResourceQuota", "resourcequotas",
+			raised, quota},
+		{"an edit of a namespace's share", "/validate-namespace", "Namespace", "namespaces",
+			shared, namespace},
 	}, nil
 }
 
@@ -170,7 +187,8 @@ func ask(ctx context.Context, by *http.Client, url string, r review) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+r.path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+r.path,
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -196,15 +214,19 @@ func ask(ctx context.Context, by *http.Client, url string, r review) error {
 
 func (r review) body() ([]byte, error) {
 	request := &admissionv1.AdmissionRequest{
-		UID: "review", Kind: metav1.GroupVersionKind{Version: "v1", Kind: r.kind}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: r.resource},
-		Namespace: cmp.Or(r.now.GetNamespace(), r.now.GetName()), Name: r.now.GetName(), Operation: admissionv1.Create,
+		UID: "review", Kind: metav1.GroupVersionKind{Version: "v1", Kind: r.kind},
+		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: r.resource},
+		Namespace: cmp.Or(r.now.GetNamespace(), r.now.GetName()), Name: r.now.GetName(),
+		Operation: admissionv1.Create,
 	}
 	request.UserInfo.Username = "somebody"
 	request.Object = runtime.RawExtension{Object: r.now}
 	if r.was != nil {
-		request.Operation, request.OldObject = admissionv1.Update, runtime.RawExtension{Object: r.was}
+		request.Operation, request.OldObject = admissionv1.Update,
+			runtime.RawExtension{Object: r.was}
 	}
 	return json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Request: request,
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(),
+			Kind: "AdmissionReview"}, Request: request,
 	})
 }

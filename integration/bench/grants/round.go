@@ -49,7 +49,8 @@ func (b *bed) round(ctx context.Context, size int, does answer) (took []float64,
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return raised.since(began), each(ctx, size, func(ctx context.Context, i int) error { return b.end(ctx, all[i]) })
+	return raised.since(began),
+		each(ctx, size, func(ctx context.Context, i int) error { return b.end(ctx, all[i]) })
 }
 
 // moments are times of events by namespace, in order.
@@ -66,7 +67,8 @@ func (m moments) since(began moments) []float64 {
 }
 
 func (b *bed) watches(ctx context.Context) (migrations, quotas watch.Interface, err error) {
-	if migrations, err = b.watch(ctx, &kubevirtv1.VirtualMachineInstanceMigrationList{}); err != nil {
+	if migrations, err = b.watch(ctx, &kubevirtv1.VirtualMachineInstanceMigrationList{}); err !=
+		nil {
 		return nil, nil, err
 	}
 	quotas, err = b.watch(ctx, &corev1.ResourceQuotaList{})
@@ -74,13 +76,16 @@ func (b *bed) watches(ctx context.Context) (migrations, quotas watch.Interface, 
 }
 
 // seeBegun records the times of n observed migrations, and starts an answer for each.
-func (b *bed) seeBegun(ctx context.Context, w watch.Interface, n int, began moments, does answer) error {
+func (b *bed) seeBegun(
+	ctx context.Context, w watch.Interface, n int, began moments, does answer,
+) error {
 	answers, ctx := errgroup.WithContext(ctx)
 	seen := map[types.UID]bool{}
 	for len(seen) < n {
 		m, err := next[*kubevirtv1.VirtualMachineInstanceMigration](ctx, w)
 		if err != nil {
-			return errors.Join(fmt.Errorf("%d of %d migrations have begun: %w", len(seen), n, err), answers.Wait())
+			return errors.Join(fmt.Errorf("%d of %d migrations have begun: %w", len(seen), n, err),
+				answers.Wait())
 		}
 		if m.DeletionTimestamp != nil || seen[m.UID] {
 			continue
@@ -112,8 +117,11 @@ func (b *bed) seeRaised(ctx context.Context, w watch.Interface, n int, raised mo
 	return nil
 }
 
-func (b *bed) begin(ctx context.Context, namespace, vmi string) (*kubevirtv1.VirtualMachineInstanceMigration, error) {
-	m := &kubevirtv1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "m-"}}
+func (b *bed) begin(
+	ctx context.Context, namespace, vmi string,
+) (*kubevirtv1.VirtualMachineInstanceMigration, error) {
+	m := &kubevirtv1.VirtualMachineInstanceMigration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "m-"}}
 	m.Spec.VMIName = vmi
 	return m, b.api.Create(ctx, m)
 }

@@ -20,7 +20,8 @@ func (b *bed) watch(ctx context.Context, list client.ObjectList) (watch.Interfac
 	again := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		return b.api.Watch(ctx, list, &client.ListOptions{Raw: &o})
 	}
-	return watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{WatchFuncWithContext: again})
+	return watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(),
+		&cache.ListWatch{WatchFuncWithContext: again})
 }
 
 // next returns the next object of a watch.

@@ -46,7 +46,8 @@ func (b *bed) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kinds := []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret"}
+	kinds := []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole",
+		"ClusterRoleBinding", "Role", "RoleBinding", "Secret"}
 	for _, o := range objects {
 		if !slices.Contains(kinds, o.GetKind()) {
 			continue
@@ -88,7 +89,9 @@ func (b *bed) fill(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool { return len(q.Status.Used) == len(q.Spec.Hard) }); err != nil {
+	if err := b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool {
+		return len(q.Status.Used) == len(q.Spec.Hard)
+	}); err != nil {
 		return err
 	}
 	if err := each(ctx, b.Namespaces*b.VMs, func(ctx context.Context, i int) error {
@@ -104,53 +107,62 @@ func (b *bed) fill(ctx context.Context) error {
 
 // account waits for the service account required by pods.
 func (b *bed) account(ctx context.Context, namespace string) error {
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		err := b.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
-		return err == nil, client.IgnoreNotFound(err)
-	})
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			err := b.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"},
+				&corev1.ServiceAccount{})
+			return err == nil, client.IgnoreNotFound(err)
+		})
 }
 
 // hard returns a quota for this number of launchers.
 func hard(launchers int) corev1.ResourceList {
 	one := memory()
 	return corev1.ResourceList{
-		corev1.ResourcePods:           *resource.NewQuantity(int64(launchers), resource.DecimalSI),
-		corev1.ResourceRequestsMemory: *resource.NewQuantity(one.Value()*int64(launchers), resource.BinarySI),
+		corev1.ResourcePods: *resource.NewQuantity(int64(launchers), resource.DecimalSI),
+		corev1.ResourceRequestsMemory: *resource.NewQuantity(one.Value()*int64(launchers),
+			resource.BinarySI),
 	}
 }
 
 // launch makes a VMI and its launcher pod.
 func (b *bed) launch(ctx context.Context, namespace, name string) error {
 	guest := memory()
-	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: name}}
 	vmi.Spec.Domain.Memory = &kubevirtv1.Memory{Guest: &guest}
 	if err := b.api.Create(ctx, vmi); err != nil {
 		return err
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virt-launcher-" + name}}
-	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher", kubevirtv1.CreatedByLabel: string(vmi.UID)}
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vmi, kubevirtv1.VirtualMachineInstanceGroupVersionKind)}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "virt-launcher-" + name}}
+	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher",
+		kubevirtv1.CreatedByLabel: string(vmi.UID)}
+	pod.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(vmi, kubevirtv1.VirtualMachineInstanceGroupVersionKind)}
 	pod.Spec.Containers = []corev1.Container{{
 		Name: "compute", Image: "registry.test/launcher",
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: memory()}},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: memory()}},
 	}}
 	return b.api.Create(ctx, pod)
 }
 
 // awaitQuotas waits until so accepts all quotas.
 func (b *bed) awaitQuotas(ctx context.Context, so func(*corev1.ResourceQuota) bool) error {
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		all := &corev1.ResourceQuotaList{}
-		if err := b.api.List(ctx, all); err != nil {
-			return false, err
-		}
-		for i := range all.Items {
-			if !so(&all.Items[i]) {
-				return false, nil
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			all := &corev1.ResourceQuotaList{}
+			if err := b.api.List(ctx, all); err != nil {
+				return false, err
 			}
-		}
-		return true, nil
-	})
+			for i := range all.Items {
+				if !so(&all.Items[i]) {
+					return false, nil
+				}
+			}
+			return true, nil
+		})
 }
 
 // each calls do n times, several at once.

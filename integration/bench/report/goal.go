@@ -54,5 +54,6 @@ func (r Row) bounds(q Quantity) (low, high float64, err error) {
 	case q == Value:
 		return r.Value, r.Value, nil
 	}
-	return 0, 0, fmt.Errorf("%s, %s: a goal for its %s, which was not measured", r.Measurement, r.Candidate, q)
+	return 0, 0, fmt.Errorf("%s, %s: a goal for its %s, which was not measured", r.Measurement,
+		r.Candidate, q)
 }

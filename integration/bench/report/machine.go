@@ -50,7 +50,8 @@ func ThisMachine() (Machine, error) {
 		CPU:   strings.TrimSpace(cpus[0].ModelName),
 		Cores: len(cpus), MemoryGiB: int((*memory.MemTotal + 1<<19) >> 20),
 		Virtual: strings.Contains(strings.Join(cpus[0].Flags, " ")+" ", "hypervisor "),
-		Kernel:  kernel, Go: strings.TrimPrefix(runtime.Version(), "go"), Procs: runtime.GOMAXPROCS(0),
+		Kernel:  kernel, Go: strings.TrimPrefix(runtime.Version(), "go"),
+		Procs: runtime.GOMAXPROCS(0),
 	}, nil
 }
 
@@ -63,7 +64,8 @@ func (m Machine) String() string {
 	case m.Virtual:
 		words = append(words, "a virtual machine")
 	}
-	words = append(words, fmt.Sprintf("%d GiB of memory", m.MemoryGiB), "Linux "+m.Kernel, fmt.Sprintf("Go %s with GOMAXPROCS %d", m.Go, m.Procs))
+	words = append(words, fmt.Sprintf("%d GiB of memory", m.MemoryGiB), "Linux "+m.Kernel,
+		fmt.Sprintf("Go %s with GOMAXPROCS %d", m.Go, m.Procs))
 	if m.Runtime != "" {
 		words = append(words, m.Runtime)
 	}

@@ -117,7 +117,8 @@ func (r Row) goalLines() ([][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, []string{r.Measurement, r.Candidate, g.format(r.Unit), r.figure(g.Of), string(verdict)})
+		lines = append(lines, []string{r.Measurement, r.Candidate, g.format(r.Unit), r.figure(g.Of),
+			string(verdict)})
 	}
 	return lines, nil
 }

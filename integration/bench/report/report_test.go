@@ -25,9 +25,10 @@ func TestVerdict(t *testing.T) {
 		"ratio below":            {ratio(1.01, 1.15), Goal{Ratio, 1.15}, Met},
 		"ratio above":            {ratio(1.16, 1.2), Goal{Ratio, 1.15}, Missed},
 		"interval over the goal": {ratio(1.1, 1.2), Goal{Ratio, 1.15}, Open},
-		"median":                 {Row{Summary: &stats.Summary{Median: 2, P99: 9}}, Goal{Median, 2}, Met},
-		"p99":                    {Row{Summary: &stats.Summary{Median: 2, P99: 9}}, Goal{P99, 8}, Missed},
-		"value":                  {Row{Value: 3}, Goal{Value, 2}, Missed},
+		"median": {Row{Summary: &stats.Summary{Median: 2, P99: 9}},
+			Goal{Median, 2}, Met},
+		"p99":   {Row{Summary: &stats.Summary{Median: 2, P99: 9}}, Goal{P99, 8}, Missed},
+		"value": {Row{Value: 3}, Goal{Value, 2}, Missed},
 	} {
 		got, err := c.row.Verdict(c.goal)
 		if err != nil || got != c.want {
@@ -74,10 +75,13 @@ func TestFormat(t *testing.T) {
 
 func example() Table {
 	return Table{Rows: []Row{
-		{Measurement: "ask", Candidate: "empty", Unit: Seconds, Summary: &stats.Summary{N: 10, Median: 1e-4, P99: 2e-4}},
+		{Measurement: "ask", Candidate: "empty", Unit: Seconds,
+			Summary: &stats.Summary{N: 10, Median: 1e-4, P99: 2e-4}},
 		{
-			Measurement: "ask", Candidate: "Mooring", Unit: Seconds, Summary: &stats.Summary{N: 10, Median: 1.1e-4, P99: 3e-3},
-			Ratio: &stats.Ratio{Value: 1.1, Low: 1.05, High: 1.12}, Goals: []Goal{{Ratio, 1.15}, {P99, 1e-3}},
+			Measurement: "ask", Candidate: "Mooring", Unit: Seconds,
+			Summary: &stats.Summary{N: 10, Median: 1.1e-4, P99: 3e-3},
+			Ratio:   &stats.Ratio{Value: 1.1, Low: 1.05, High: 1.12},
+			Goals:   []Goal{{Ratio, 1.15}, {P99, 1e-3}},
 		},
 	}}
 }
@@ -119,7 +123,8 @@ func TestSaveKeepsOtherTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]Table{"one": example(), "two": example()}, got.Tables); diff != "" {
+	if diff := cmp.Diff(map[string]Table{"one": example(), "two": example()}, got.Tables); diff !=
+		"" {
 		t.Error(diff)
 	}
 }
@@ -165,7 +170,8 @@ func TestPublishedPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("`make generate` changes docs/reference/%s (-rendered +committed):\n%s", name, diff)
+			t.Errorf("`make generate` changes docs/reference/%s (-rendered +committed):\n%s", name,
+				diff)
 		}
 	}
 	if len(rendered) != 5 {
@@ -191,6 +197,7 @@ func TestThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.CPU == "" || m.Cores == 0 || m.MemoryGiB == 0 || strings.Contains(text, `"`+host+`"`) {
-		t.Errorf("the machine is described as %s, want its processor and memory, and not its name", text)
+		t.Errorf("the machine is described as %s, want its processor and memory, and not its name",
+			text)
 	}
 }

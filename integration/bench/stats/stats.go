@@ -71,7 +71,8 @@ func MedianOfRatios(values, base []float64) Ratio {
 	for i := range values {
 		ratios[i] = values[i] / base[i]
 	}
-	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(ratios, &benchmath.DefaultThresholds), confidence)
+	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(ratios, &benchmath.DefaultThresholds),
+		confidence)
 	return Ratio{Value: s.Center, Low: max(s.Lo, 0), High: min(s.Hi, math.MaxFloat64)}
 }
 

@@ -34,7 +34,8 @@ func TestRatioOfMediansOfTheSameRounds(t *testing.T) {
 		values[i] = 2 * base[i]
 	}
 	want := stats.Ratio{Value: 2, Low: 2, High: 2}
-	if diff := cmp.Diff(want, stats.RatioOfMedians(values, base), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+	if diff := cmp.Diff(want, stats.RatioOfMedians(values, base),
+		cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -63,14 +64,16 @@ func TestIntervals(t *testing.T) {
 			}
 		}
 		if held < 88 {
-			t.Errorf("%s: the interval held the true ratio in %d of %d runs, want about 95", name, held, tries)
+			t.Errorf("%s: the interval held the true ratio in %d of %d runs, want about 95", name,
+				held, tries)
 		}
 	}
 }
 
 func TestMedianOfRatiosOfFewPairs(t *testing.T) {
 	want := stats.Ratio{Value: 2, Low: 0, High: math.MaxFloat64}
-	if diff := cmp.Diff(want, stats.MedianOfRatios([]float64{2, 4, 6}, []float64{1, 2, 3})); diff != "" {
+	if diff := cmp.Diff(want, stats.MedianOfRatios([]float64{2, 4, 6}, []float64{1, 2, 3})); diff !=
+		"" {
 		t.Error(diff)
 	}
 }

@@ -62,10 +62,11 @@ func Run(ctx context.Context, admin *rest.Config, log *slog.Logger) error {
 		return err
 	}
 	mgr, err := manager.New(admin, manager.Options{
-		Scheme:     s,
-		Logger:     logr.FromSlogHandler(log.Handler()),
-		Metrics:    server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: new(true), MaxConcurrentReconciles: workers},
+		Scheme:  s,
+		Logger:  logr.FromSlogHandler(log.Handler()),
+		Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true),
+			MaxConcurrentReconciles: workers},
 	})
 	if err != nil {
 		return err
@@ -85,23 +86,28 @@ func Run(ctx context.Context, admin *rest.Config, log *slog.Logger) error {
 func asVirtHandler(admin *rest.Config) *rest.Config {
 	c := rest.CopyConfig(admin)
 	c.Impersonate = rest.ImpersonationConfig{
-		UserName: fmt.Sprintf("system:serviceaccount:%s:%s", kubevirt.Namespace, kubevirt.HandlerAccount),
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + kubevirt.Namespace, "system:authenticated"},
+		UserName: fmt.Sprintf("system:serviceaccount:%s:%s", kubevirt.Namespace,
+			kubevirt.HandlerAccount),
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + kubevirt.Namespace,
+			"system:authenticated"},
 	}
 	return c
 }
 
 func setUp(mgr manager.Manager, account client.Client) error {
 	api := mgr.GetClient()
-	pods := map[string]reconcile.Reconciler{"scheduler": &scheduler{api: api}, "kubelet": &kubelet{api: api}}
+	pods := map[string]reconcile.Reconciler{"scheduler": &scheduler{api: api},
+		"kubelet": &kubelet{api: api}}
 	for name, r := range pods {
-		if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&corev1.Pod{}).Complete(r); err != nil {
+		if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&corev1.Pod{}).Complete(
+			r); err != nil {
 			return err
 		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("virt-handler").
 		For(&virtv1.VirtualMachineInstance{}).
-		Watches(&virtv1.VirtualMachineInstanceMigration{}, handler.EnqueueRequestsFromMapFunc(vmiOfMigration)).
+		Watches(&virtv1.VirtualMachineInstanceMigration{},
+			handler.EnqueueRequestsFromMapFunc(vmiOfMigration)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(vmiOfPod)).
 		Complete(&virtHandler{api: api, account: account})
 }

@@ -29,7 +29,8 @@ func (k *kubelet) Reconcile(ctx context.Context, r reconcile.Request) (reconcile
 	case pod.Spec.NodeName == "":
 		return reconcile.Result{}, nil
 	case pod.DeletionTimestamp != nil && !kept:
-		gone := []client.DeleteOption{client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}}
+		gone := []client.DeleteOption{client.GracePeriodSeconds(0),
+			client.Preconditions{UID: &pod.UID}}
 		return reconcile.Result{}, ignoreRace(k.api.Delete(ctx, pod, gone...))
 	case pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending:
 		pod.Status = running(pod)
@@ -44,8 +45,10 @@ func running(pod *corev1.Pod) corev1.PodStatus {
 	s.Phase, s.StartTime = corev1.PodRunning, &now
 	s.HostIP, s.PodIP, s.PodIPs = "192.0.2.1", ip, []corev1.PodIP{{IP: ip}}
 	s.Conditions = nil
-	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized,
+		corev1.ContainersReady, corev1.PodReady} {
+		s.Conditions = append(s.Conditions,
+			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 	s.ContainerStatuses, s.InitContainerStatuses = nil, nil
@@ -66,7 +69,8 @@ func containerStatus(c corev1.Container, state corev1.ContainerState) corev1.Con
 	return corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: "sha256:0", State: state,
 		Ready: true, Started: new(state.Running != nil),
-		Resources: c.Resources.DeepCopy(), AllocatedResources: c.Resources.Requests, // required for a resize of the pod
+		// required for a resize of the pod
+		Resources: c.Resources.DeepCopy(), AllocatedResources: c.Resources.Requests,
 	}
 }
 
@@ -92,7 +96,8 @@ func end(ctx context.Context, api client.Client, pod *corev1.Pod) error {
 	before, now := pod.DeepCopy(), metav1.Now()
 	pod.Status.Phase = corev1.PodSucceeded
 	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady ||
+			c.Type == corev1.ContainersReady {
 			c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionFalse, "PodCompleted", now
 		}
 	}
@@ -100,7 +105,8 @@ func end(ctx context.Context, api client.Client, pod *corev1.Pod) error {
 		s := &pod.Status.ContainerStatuses[i]
 		s.State, s.Ready, s.Started = completed(now), false, new(false)
 	}
-	return ignoreRace(api.Status().Patch(ctx, pod, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return ignoreRace(api.Status().Patch(ctx, pod,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 func ended(pod *corev1.Pod) bool {

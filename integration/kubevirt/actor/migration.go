@@ -32,7 +32,9 @@ func (v *virtHandler) migrate(ctx context.Context, vmi *virtv1.VirtualMachineIns
 
 func isEnded(s *virtv1.VirtualMachineInstanceMigrationState) bool { return s.Completed || s.Failed }
 
-func (v *virtHandler) migrationOf(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (*virtv1.VirtualMachineInstanceMigration, error) {
+func (v *virtHandler) migrationOf(
+	ctx context.Context, vmi *virtv1.VirtualMachineInstance,
+) (*virtv1.VirtualMachineInstanceMigration, error) {
 	all := &virtv1.VirtualMachineInstanceMigrationList{}
 	if err := v.api.List(ctx, all, client.InNamespace(vmi.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing migrations: %w", err)
@@ -93,7 +95,8 @@ func complete(vmi *virtv1.VirtualMachineInstance) {
 	vmi.Status.LauncherContainerImageVersion = ""
 	delete(vmi.Annotations, virtv1.EvictionSourceAnnotation)
 	delete(vmi.Labels, virtv1.OutdatedLauncherImageLabel)
-	removeConditions(vmi, virtv1.VirtualMachineInstanceVCPUChange, virtv1.VirtualMachineInstanceMemoryChange,
+	removeConditions(vmi, virtv1.VirtualMachineInstanceVCPUChange,
+		virtv1.VirtualMachineInstanceMemoryChange,
 		virtv1.VirtualMachineInstanceMigrationRequired)
 	if m := vmi.Spec.Domain.Memory; m != nil && m.Guest != nil && vmi.Status.Memory != nil {
 		vmi.Status.Memory.GuestCurrent, vmi.Status.Memory.GuestRequested = m.Guest, m.Guest
@@ -120,7 +123,8 @@ func (v *virtHandler) endLeftOver(ctx context.Context, vmi *virtv1.VirtualMachin
 		name = state.TargetPod
 	}
 	pod := &corev1.Pod{}
-	if err := v.api.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name}, pod); err != nil {
+	if err := v.api.Get(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: name},
+		pod); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	return end(ctx, v.api, pod)

@@ -39,7 +39,9 @@ func MakeNodes(ctx context.Context, api client.Client) error {
 }
 
 // reportReady removes the taint of a new Node and reports it ready.
-func reportReady(ctx context.Context, api client.Client, n *corev1.Node, status corev1.NodeStatus) error {
+func reportReady(
+	ctx context.Context, api client.Client, n *corev1.Node, status corev1.NodeStatus,
+) error {
 	n.Spec.Taints = nil
 	if err := api.Update(ctx, n); err != nil {
 		return err
@@ -62,8 +64,9 @@ func node(name string) *corev1.Node {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Annotations: map[string]string{virtv1.VirtHandlerHeartbeat: time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)},
+			Name: name,
+			Annotations: map[string]string{virtv1.VirtHandlerHeartbeat: time.Now().Add(
+				24 * time.Hour).UTC().Format(time.RFC3339)},
 			Labels: map[string]string{
 				corev1.LabelHostname:                           name,
 				corev1.LabelArchStable:                         "amd64",
@@ -81,7 +84,8 @@ func node(name string) *corev1.Node {
 		},
 		Status: corev1.NodeStatus{
 			Capacity: resources, Allocatable: resources,
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
+				Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
 		},
 	}
 }

@@ -29,7 +29,8 @@ func (s *scheduler) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 	if err := s.api.Get(ctx, r.NamespacedName, pod); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || len(pod.Spec.SchedulingGates) > 0 {
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil ||
+		len(pod.Spec.SchedulingGates) > 0 {
 		return reconcile.Result{}, nil
 	}
 	name, err := s.choose(ctx, pod)
@@ -70,7 +71,8 @@ func (s *scheduler) nodesOfSameVMI(ctx context.Context, pod *corev1.Pod) (map[st
 		return nil, nil
 	}
 	pods := &corev1.PodList{}
-	if err := s.api.List(ctx, pods, client.InNamespace(pod.Namespace), client.MatchingLabels{virtv1.CreatedByLabel: uid}); err != nil {
+	if err := s.api.List(ctx, pods, client.InNamespace(pod.Namespace),
+		client.MatchingLabels{virtv1.CreatedByLabel: uid}); err != nil {
 		return nil, err
 	}
 	nodes := map[string]bool{}
@@ -91,7 +93,8 @@ func (s *scheduler) reportUnschedulable(ctx context.Context, pod *corev1.Pod) er
 	before := pod.DeepCopy()
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
-		Reason: corev1.PodReasonUnschedulable, Message: "no node fits", LastTransitionTime: metav1.Now(),
+		Reason: corev1.PodReasonUnschedulable, Message: "no node fits",
+		LastTransitionTime: metav1.Now(),
 	})
 	return ignoreRace(s.api.Status().Patch(ctx, pod, client.MergeFrom(before)))
 }

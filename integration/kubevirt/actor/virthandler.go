@@ -34,11 +34,14 @@ func vmiOfPod(_ context.Context, o client.Object) []reconcile.Request {
 }
 
 func request(namespace, name string) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	return []reconcile.Request{
+		{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (v *virtHandler) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+func (v *virtHandler) Reconcile(
+	ctx context.Context, r reconcile.Request,
+) (reconcile.Result, error) {
 	vmi := &virtv1.VirtualMachineInstance{}
 	if err := v.api.Get(ctx, r.NamespacedName, vmi); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -78,7 +81,8 @@ func boot(vmi *virtv1.VirtualMachineInstance) {
 	vmi.Status.SelinuxContext = "none"
 	vmi.Status.Machine = &virtv1.Machine{Type: machineType}
 	if m := vmi.Spec.Domain.Memory; m != nil && m.Guest != nil {
-		vmi.Status.Memory = &virtv1.MemoryStatus{GuestAtBoot: m.Guest, GuestCurrent: m.Guest, GuestRequested: m.Guest}
+		vmi.Status.Memory = &virtv1.MemoryStatus{GuestAtBoot: m.Guest, GuestCurrent: m.Guest,
+			GuestRequested: m.Guest}
 	}
 	setCondition(vmi, virtv1.VirtualMachineInstanceIsMigratable)
 	setCondition(vmi, virtv1.VirtualMachineInstanceIsStorageLiveMigratable)
@@ -93,18 +97,24 @@ func shutDown(vmi *virtv1.VirtualMachineInstance) {
 func toPhase(vmi *virtv1.VirtualMachineInstance, phase virtv1.VirtualMachineInstancePhase) {
 	vmi.Status.Phase = phase
 	vmi.Status.PhaseTransitionTimestamps = append(vmi.Status.PhaseTransitionTimestamps,
-		virtv1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: phase, PhaseTransitionTimestamp: metav1.Now()})
+		virtv1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: phase,
+			PhaseTransitionTimestamp: metav1.Now()})
 }
 
-func setCondition(vmi *virtv1.VirtualMachineInstance, t virtv1.VirtualMachineInstanceConditionType) {
+func setCondition(
+	vmi *virtv1.VirtualMachineInstance, t virtv1.VirtualMachineInstanceConditionType,
+) {
 	removeConditions(vmi, t)
 	vmi.Status.Conditions = append(vmi.Status.Conditions, virtv1.VirtualMachineInstanceCondition{
 		Type: t, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
 	})
 }
 
-func removeConditions(vmi *virtv1.VirtualMachineInstance, types ...virtv1.VirtualMachineInstanceConditionType) {
-	vmi.Status.Conditions = slices.DeleteFunc(vmi.Status.Conditions, func(c virtv1.VirtualMachineInstanceCondition) bool {
-		return slices.Contains(types, c.Type)
-	})
+func removeConditions(
+	vmi *virtv1.VirtualMachineInstance, types ...virtv1.VirtualMachineInstanceConditionType,
+) {
+	vmi.Status.Conditions = slices.DeleteFunc(vmi.Status.Conditions,
+		func(c virtv1.VirtualMachineInstanceCondition) bool {
+			return slices.Contains(types, c.Type)
+		})
 }

@@ -63,7 +63,8 @@ func (b blocker) run() error {
 			if err := binary.Read(in, binary.NativeEndian, &event); err != nil {
 				return fmt.Errorf("read an event: %w", err)
 			}
-			go b.answer(event.Fd) // answer opens a file of the directory itself, so it must not block this loop
+			// answer opens a file of the directory itself, so it must not block this loop
+			go b.answer(event.Fd)
 		}
 	}
 }

@@ -93,7 +93,8 @@ func sendOne(socket, raw string) (Answer, error) {
 	}
 	defer response.Body.Close()
 	var body podapi.Error
-	_ = json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&body) // some answers come from Go's HTTP server
+	// some answers come from Go's HTTP server
+	_ = json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&body)
 	return Answer{Status: response.StatusCode, Code: body.Code}, nil
 }
 

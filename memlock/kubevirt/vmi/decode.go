@@ -19,7 +19,8 @@ type (
 		metav1.TypeMeta `json:",inline"`
 		Metadata        metav1.ObjectMeta `json:"metadata"`
 		Spec            vmiSpec           `json:"spec"`
-		Status          gojson.RawMessage `json:"status"` // not read: newer versions have more fields
+		// not read: newer versions have more fields
+		Status gojson.RawMessage `json:"status"`
 	}
 	vmObject struct {
 		metav1.TypeMeta `json:",inline"`
@@ -64,7 +65,8 @@ func decodeStrict(part []byte, into any, path string) error {
 	}
 	strict, err := json.UnmarshalStrict(part, into)
 	if wrong, ok := errors.AsType[*gojson.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s%s: %s: want %s", path, wrong.Field, wrong.Value, describeType(wrong.Type))
+		return fmt.Errorf("%s%s: %s: want %s", path, wrong.Field, wrong.Value,
+			describeType(wrong.Type))
 	}
 	if err != nil {
 		return fmt.Errorf("VM: %w", err)

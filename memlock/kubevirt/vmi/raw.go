@@ -60,7 +60,8 @@ func (r *rawSpec) checkQuantities(path string) error {
 		var q resource.Quantity
 		if raw != nil && json.Unmarshal(raw, &q) != nil {
 			faults = append(faults, fmt.Errorf(
-				"%s.domain.%s: %s: want a quantity such as 4Gi, 500M or, of CPUs, 2 or 500m", path, field, raw))
+				"%s.domain.%s: %s: want a quantity such as 4Gi, 500M or, of CPUs, 2 or 500m", path,
+				field, raw))
 		}
 	}
 	for _, list := range []struct {

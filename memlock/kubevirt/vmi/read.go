@@ -33,7 +33,8 @@ func Read(data []byte) (kubevirt.VM, error) {
 	}
 	switch err := yamldoc.CheckOne(data); {
 	case errors.Is(err, yamldoc.ErrEmpty):
-		return kubevirt.VM{}, fmt.Errorf("VM: %w: want a VirtualMachineInstance or a VirtualMachine", err)
+		return kubevirt.VM{},
+			fmt.Errorf("VM: %w: want a VirtualMachineInstance or a VirtualMachine", err)
 	case err != nil:
 		return kubevirt.VM{}, fmt.Errorf("VM: %w", err)
 	}
@@ -67,15 +68,19 @@ func readVM(asJSON []byte) (kubevirt.VM, error) {
 	const instead = "want a VirtualMachine without, or its VirtualMachineInstance from the cluster"
 	switch {
 	case vm.Spec.Template == nil:
-		return kubevirt.VM{}, errors.New("spec.template: missing: want the template of a VirtualMachineInstance")
+		return kubevirt.VM{},
+			errors.New("spec.template: missing: want the template of a VirtualMachineInstance")
 	case vm.Spec.Instancetype != nil:
-		return kubevirt.VM{}, fmt.Errorf("spec.instancetype: %q: another object says what memory and CPU there is: %s",
+		return kubevirt.VM{}, fmt.Errorf("spec.instancetype: %q: another object says what memory "+
+			"and CPU there is: %s",
 			vm.Spec.Instancetype.Name, instead)
 	case vm.Spec.Preference != nil:
-		return kubevirt.VM{}, fmt.Errorf("spec.preference: %q: another object says what devices there are: %s",
+		return kubevirt.VM{}, fmt.Errorf("spec.preference: %q: another object says what devices "+
+			"there are: %s",
 			vm.Spec.Preference.Name, instead)
 	}
-	read, err := fromSpec((*v1.VirtualMachineInstanceSpec)(&vm.Spec.Template.Spec), "spec.template.spec")
+	read, err := fromSpec((*v1.VirtualMachineInstanceSpec)(&vm.Spec.Template.Spec),
+		"spec.template.spec")
 	read.Template = err == nil
 	return read, err
 }
@@ -91,12 +96,15 @@ func kindOf(asJSON []byte) (string, error) {
 		return "", fmt.Errorf("%s: %s: want %s", wrong.Field, wrong.Value, describeType(wrong.Type))
 	}
 	if err != nil {
-		return "", errors.New("VM: want a mapping with the fields of a VirtualMachineInstance or a VirtualMachine")
+		return "", errors.New("VM: want a mapping with the fields of a VirtualMachineInstance or " +
+			"a VirtualMachine")
 	}
 	if object.Kind != nil && strings.HasSuffix(*object.Kind, "List") {
-		return "", fmt.Errorf("kind: %q: want one object: kubectl get vmi NAME -o yaml", *object.Kind)
+		return "", fmt.Errorf("kind: %q: want one object: kubectl get vmi NAME -o yaml",
+			*object.Kind)
 	}
-	if a := object.APIVersion; a != nil && !slices.Contains([]string{"kubevirt.io/v1", "kubevirt.io/v1alpha3"}, *a) {
+	if a := object.APIVersion; a != nil &&
+		!slices.Contains([]string{"kubevirt.io/v1", "kubevirt.io/v1alpha3"}, *a) {
 		return "", fmt.Errorf("apiVersion: %q: want kubevirt.io/v1", *a)
 	}
 	switch {

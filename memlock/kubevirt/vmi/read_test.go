@@ -55,10 +55,13 @@ spec:
 
 var fullVM = kubevirt.VM{
 	Memory: kubevirt.Memory{
-		Request: 1e9, Limit: 2e9, Guest: 3 * gi / 2, MaxGuest: 4 * gi, HugePage: 2 * mi, AddedOverhead: 3e8, LockRequired: true,
+		Request: 1e9, Limit: 2e9, Guest: 3 * gi / 2, MaxGuest: 4 * gi, HugePage: 2 * mi,
+		AddedOverhead: 3e8, LockRequired: true,
 	},
-	CPU:          kubevirt.CPU{Sockets: 2, Cores: 3, Threads: 4, RequestMilli: 500, LimitMilli: 2500, Dedicated: true, Realtime: true},
-	Architecture: "arm64", NoGraphics: true, TPM: kubevirt.EnabledTPM, HostDevices: 1, GPUs: 2, SRIOV: 1, Passt: 1, SEV: true, SNP: true,
+	CPU: kubevirt.CPU{Sockets: 2, Cores: 3, Threads: 4, RequestMilli: 500,
+		LimitMilli: 2500, Dedicated: true, Realtime: true},
+	Architecture: "arm64", NoGraphics: true, TPM: kubevirt.EnabledTPM, HostDevices: 1, GPUs: 2,
+	SRIOV: 1, Passt: 1, SEV: true, SNP: true,
 	DownwardMetrics: true, LivenessExec: true, ReadinessExec: true,
 }
 
@@ -69,9 +72,11 @@ func TestRead(t *testing.T) {
 	}
 	_, spec, _ := strings.Cut(full, "spec:")
 	indented := "spec:" + strings.ReplaceAll(strings.TrimRight(spec, "\n"), "\n", "\n    ")
-	asVM := "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: full}\nspec:\n  runStrategy: Always\n  template:\n    metadata: {labels: {a: b}}\n    " + indented
+	asVM := "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: full}\nspec:\n  " +
+		"runStrategy: Always\n  template:\n    metadata: {labels: {a: b}}\n    " + indented
 	for name, text := range map[string]string{
-		"YAML": full, "JSON": string(asJSON), "no kind": strings.Replace(full, "kind: VirtualMachineInstance\n", "", 1),
+		"YAML": full, "JSON": string(asJSON),
+		"no kind":        strings.Replace(full, "kind: VirtualMachineInstance\n", "", 1),
 		"document marks": "---\n" + full + "---\n", "VirtualMachine": asVM,
 	} {
 		got, err := Read([]byte(text))
@@ -112,23 +117,28 @@ func TestReadParts(t *testing.T) {
 // Each error names the field, its value and the allowed values.
 func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                      "want a VirtualMachineInstance or a VirtualMachine",
-		"# nothing\n---\n":                      "want a VirtualMachineInstance or a VirtualMachine",
-		"a: [":                                  "VM: no valid YAML",
-		"[1, 2]":                                "VM: want a mapping",
-		"text":                                  "VM: want a mapping",
-		"kind: Pod":                             `kind: "Pod": want VirtualMachineInstance or VirtualMachine`,
-		"kind: ''":                              `kind: "": want VirtualMachineInstance or VirtualMachine`,
-		"kind: 4":                               "kind: number: want a text",
-		"apiVersion: v1":                        `apiVersion: "v1": want kubevirt.io/v1`,
-		full + "---\n" + full:                   "VM: the file has more than one YAML document: want one",
-		"spec: 4":                               "spec: number: want a mapping",
-		"spec: {domain: {cpus: 1}}":             "spec.domain.cpus: unknown field",
-		"spec: {domain: {CPU: {}}}":             "spec.domain.CPU: unknown field",
-		"spec: {domain: {devices: {gpus: {}}}}": "spec.domain.devices.gpus: object: want a list",
-		"spec: {domain: {cpu: {cores: two}}}":   "spec.domain.cpu.cores: string: want a whole number from 0 on",
-		"spec: {domain: {cpu: {cores: -2}}}":    "spec.domain.cpu.cores: number -2: want a whole number from 0 on",
-		"spec: {domain: {cpu: {model: 4}}}":     "spec.domain.cpu.model: number: want a text",
+		"": "want a VirtualMachineInstance or a " +
+			"VirtualMachine",
+		"# nothing\n---\n": "want a VirtualMachineInstance or a " +
+			"VirtualMachine",
+		"a: [":   "VM: no valid YAML",
+		"[1, 2]": "VM: want a mapping",
+		"text":   "VM: want a mapping",
+		"kind: Pod": `kind: "Pod": want VirtualMachineInstance or ` +
+			`VirtualMachine`,
+		"kind: ''": `kind: "": want VirtualMachineInstance or ` +
+			`VirtualMachine`,
+		"kind: 4":        "kind: number: want a text",
+		"apiVersion: v1": `apiVersion: "v1": want kubevirt.io/v1`,
+		full + "---\n" + full: "VM: the file has more than one YAML document: " +
+			"want one",
+		"spec: 4":                                                                           "spec: number: want a mapping",
+		"spec: {domain: {cpus: 1}}":                                                         "spec.domain.cpus: unknown field",
+		"spec: {domain: {CPU: {}}}":                                                         "spec.domain.CPU: unknown field",
+		"spec: {domain: {devices: {gpus: {}}}}":                                             "spec.domain.devices.gpus: object: want a list",
+		"spec: {domain: {cpu: {cores: two}}}":                                               "spec.domain.cpu.cores: string: want a whole number from 0 on",
+		"spec: {domain: {cpu: {cores: -2}}}":                                                "spec.domain.cpu.cores: number -2: want a whole number from 0 on",
+		"spec: {domain: {cpu: {model: 4}}}":                                                 "spec.domain.cpu.model: number: want a text",
 		"spec: {domain: {devices: {autoattachGraphicsDevice: maybe}}}":                      "autoattachGraphicsDevice: string: want true or false",
 		"spec: {domain: {memory: {guest: 1Gi, guest: 2Gi}}}":                                `key "guest" already set`,
 		`{"spec": {"domain": {"memory": {"guest": "1Gi", "guest": "2Gi"}}}}`:                `key "guest" already set`,
@@ -160,7 +170,8 @@ func TestReadErrors(t *testing.T) {
 		"kind: VirtualMachine\nspec: {template: {spec: {domain: {cpu: {cores: x}}}}}":       "spec.template.spec.domain.cpu.cores: string: want",
 		"kind: VirtualMachine\nspec: {template: {spec: {}}, instancetype: {name: u1.tiny}}": `spec.instancetype: "u1.tiny": another object`,
 		"kind: VirtualMachine\nspec: {template: {spec: {}}, preference: {name: fedora}}":    `spec.preference: "fedora": another object`,
-		strings.Repeat(" ", MaxSize+1):                                                      "more than 2097152 bytes",
+		strings.Repeat(" ",
+			MaxSize+1): "more than 2097152 bytes",
 	} {
 		got, err := Read([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || got != (kubevirt.VM{}) {
@@ -188,9 +199,11 @@ func TestFromVMI(t *testing.T) {
 // Each text gives an overhead or an error, and no panic.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
-		full, "spec: {domain: {devices: {}, memory: {guest: 4Gi}}}", "kind: VirtualMachine\nspec: {template: {spec: {domain: {}}}}", "[", "a: &a [*a]", "---\n---\n",
+		full, "spec: {domain: {devices: {}, memory: {guest: 4Gi}}}", "kind: VirtualMachine\n" +
+			"spec: {template: {spec: {domain: {}}}}", "[", "a: &a [*a]", "---\n---\n",
 		`{"spec":{"domain":{"memory":{"guest":"8Ei","reservedOverhead":{"addedOverhead":"1m"}},"cpu":{"sockets":4294967295}}}}`,
-		"spec: {networks: [{pod: 4}], domain: {devices: {interfaces: [{dhcpOptions: []}]}}}", "spec: null", "kind: null", "spec: {domain: null}",
+		"spec: {networks: [{pod: 4}], domain: {devices: {interfaces: [{dhcpOptions: []}]}}}",
+		"spec: null", "kind: null", "spec: {domain: null}",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -209,7 +222,8 @@ func FuzzRead(f *testing.F) {
 		if err := vm.Check(); err != nil {
 			t.Errorf("read %+v: %v", vm, err)
 		}
-		if result, err := kubevirt.Limit(vm, version, kubevirt.Ratio{}); err == nil && result.Bytes < 0 {
+		if result, err := kubevirt.Limit(vm, version, kubevirt.Ratio{}); err == nil &&
+			result.Bytes < 0 {
 			t.Errorf("%+v: %d", vm, result.Bytes)
 		}
 	})

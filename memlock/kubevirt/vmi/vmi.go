@@ -102,7 +102,8 @@ func (a *amounts) memory(m *kubevirt.Memory, domain *v1.DomainSpec) {
 	if memory.Hugepages != nil {
 		size, err := resource.ParseQuantity(memory.Hugepages.PageSize)
 		if err != nil {
-			a.fail("memory.hugepages.pageSize", memory.Hugepages.PageSize, "a size such as 2Mi or 1Gi")
+			a.fail("memory.hugepages.pageSize", memory.Hugepages.PageSize,
+				"a size such as 2Mi or 1Gi")
 		} else {
 			a.read(&m.HugePage, "memory.hugepages.pageSize", &size, 0)
 		}
@@ -129,7 +130,9 @@ func (a *amounts) cpu(c *kubevirt.CPU, domain *v1.DomainSpec) {
 }
 
 // readResource reads an amount of resources.requests or resources.limits.
-func (a *amounts) readResource(to *int64, list string, of corev1.ResourceList, name corev1.ResourceName) {
+func (a *amounts) readResource(
+	to *int64, list string, of corev1.ResourceList, name corev1.ResourceName,
+) {
 	scale := resource.Scale(0)
 	if name == corev1.ResourceCPU {
 		scale = resource.Milli
@@ -146,7 +149,8 @@ func (a *amounts) read(to *int64, field string, q *resource.Quantity, scale reso
 	case q.Sign() <= 0:
 		a.fail(field, q.String(), "more than 0, or no such field")
 	case q.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0:
-		a.fail(field, q.String(), fmt.Sprintf("less than %s", resource.NewScaledQuantity(math.MaxInt64, scale)))
+		a.fail(field, q.String(),
+			fmt.Sprintf("less than %s", resource.NewScaledQuantity(math.MaxInt64, scale)))
 	default:
 		*to = q.ScaledValue(scale)
 	}

@@ -43,19 +43,24 @@ func (k *Killer) write(do func() error) error {
 // Hooks are hooks for the controller's client.
 func (k *Killer) Hooks() interceptor.Funcs {
 	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object,
+			opts ...client.CreateOption) error {
 			return k.write(func() error { return c.Create(ctx, o, opts...) })
 		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object,
+			opts ...client.UpdateOption) error {
 			return k.write(func() error { return c.Update(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			return k.write(func() error { return c.Patch(ctx, o, p, opts...) })
 		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object,
+			opts ...client.DeleteOption) error {
 			return k.write(func() error { return c.Delete(ctx, o, opts...) })
 		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object,
+			opts ...client.SubResourceUpdateOption) error {
 			return k.write(func() error { return c.SubResource(name).Update(ctx, o, opts...) })
 		},
 	}

@@ -64,7 +64,8 @@ func (h *Holder) logError(err error) {
 		now = err.Error()
 	}
 	if now != h.lastError && err != nil {
-		h.Logger.Warn("cannot read the certificate of the webhooks", "secret", h.Secret.String(), "error", err)
+		h.Logger.Warn("cannot read the certificate of the webhooks", "secret", h.Secret.String(),
+			"error", err)
 	}
 	h.lastError = now
 }

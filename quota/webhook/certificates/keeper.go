@@ -61,7 +61,8 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("secret %s: %w", k.Secret, err)
 	}
-	validating, mutating := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
+	validating, mutating := &admissionv1.ValidatingWebhookConfiguration{},
+		&admissionv1.MutatingWebhookConfiguration{}
 	if err := k.keepBundle(ctx, k.Validating, validating, bundle); err != nil {
 		return fmt.Errorf("ValidatingWebhookConfiguration %s: %w", k.Validating, err)
 	}
@@ -96,7 +97,8 @@ func (k *Keeper) keepSecret(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if bytes.Equal(data[BundleKey], secret.Data[BundleKey]) && bytes.Equal(data[ServedKey], secret.Data[ServedKey]) {
+	if bytes.Equal(data[BundleKey], secret.Data[BundleKey]) &&
+		bytes.Equal(data[ServedKey], secret.Data[ServedKey]) {
 		return data[BundleKey], nil
 	}
 	secret.Data = data
@@ -109,11 +111,14 @@ func (k *Keeper) keepSecret(ctx context.Context) ([]byte, error) {
 
 // keepBundle writes the bundle into a configuration that has another one. The patch tests the
 // resourceVersion, because it addresses webhooks by index.
-func (k *Keeper) keepBundle(ctx context.Context, name string, o client.Object, bundle []byte) error {
+func (k *Keeper) keepBundle(
+	ctx context.Context, name string, o client.Object, bundle []byte,
+) error {
 	if err := k.Reader.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	patch := []map[string]any{{"op": "test", "path": "/metadata/resourceVersion", "value": o.GetResourceVersion()}}
+	patch := []map[string]any{{"op": "test", "path": "/metadata/resourceVersion",
+		"value": o.GetResourceVersion()}}
 	for i, config := range clientConfigs(o) {
 		if !bytes.Equal(config.CABundle, bundle) {
 			path := fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i)

@@ -23,7 +23,8 @@ import (
 var secretName = types.NamespacedName{Namespace: "system", Name: "certificates"}
 
 func secret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretName.Namespace, Name: secretName.Name}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretName.Namespace,
+		Name: secretName.Name}}
 }
 
 func validating(hooks int) *admissionv1.ValidatingWebhookConfiguration {
@@ -37,14 +38,16 @@ func validating(hooks int) *admissionv1.ValidatingWebhookConfiguration {
 func mutating() *admissionv1.MutatingWebhookConfiguration {
 	return &admissionv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "launcher"},
-		Webhooks:   []admissionv1.MutatingWebhook{{Name: "a", ClientConfig: admissionv1.WebhookClientConfig{CABundle: []byte("old")}}},
+		Webhooks: []admissionv1.MutatingWebhook{
+			{Name: "a", ClientConfig: admissionv1.WebhookClientConfig{CABundle: []byte("old")}}},
 	}
 }
 
 func keeper(objects ...client.Object) *Keeper {
 	c := fake.NewClientBuilder().WithObjects(objects...).Build()
 	return &Keeper{
-		Client: c, Reader: c, Logger: slog.New(slog.DiscardHandler), Secret: secretName, Names: names,
+		Client: c, Reader: c, Logger: slog.New(slog.DiscardHandler), Secret: secretName,
+		Names:      names,
 		Validating: "guard", Mutating: "launcher", Now: time.Now,
 	}
 }
@@ -64,7 +67,8 @@ func TestKeep(t *testing.T) {
 	}
 	kept, v, m := stored(t, k, secret()), stored(t, k, validating(0)), stored(t, k, mutating())
 	bundle := kept.Data[BundleKey]
-	for _, got := range [][]byte{v.Webhooks[0].ClientConfig.CABundle, v.Webhooks[1].ClientConfig.CABundle, m.Webhooks[0].ClientConfig.CABundle} {
+	for _, got := range [][]byte{v.Webhooks[0].ClientConfig.CABundle,
+		v.Webhooks[1].ClientConfig.CABundle, m.Webhooks[0].ClientConfig.CABundle} {
 		if len(bundle) == 0 || !bytes.Equal(got, bundle) {
 			t.Errorf("caBundle is %q, want the Secret's", got)
 		}
@@ -90,7 +94,8 @@ func TestKeepWithoutConfigurations(t *testing.T) {
 
 func TestKeepWithoutSecret(t *testing.T) {
 	k := keeper(validating(1), mutating())
-	if err := k.Keep(t.Context()); err == nil || !strings.Contains(err.Error(), "secret system/certificates") {
+	if err := k.Keep(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "secret system/certificates") {
 		t.Errorf("got %v, want an error that names the Secret", err)
 	}
 	if got := stored(t, k, mutating()).Webhooks[0].ClientConfig.CABundle; string(got) != "old" {
@@ -120,8 +125,10 @@ func TestHolder(t *testing.T) {
 	defer server.Close()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(stored(t, k, validating(0)).Webhooks[0].ClientConfig.CABundle)
-	for name, trusted := range map[string]bool{names[0]: true, names[1]: true, "other.system.svc": false} {
-		c, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: name})
+	for name, trusted := range map[string]bool{names[0]: true, names[1]: true,
+		"other.system.svc": false} {
+		c, err := tls.Dial("tcp", server.Listener.Addr().String(),
+			&tls.Config{RootCAs: roots, ServerName: name})
 		if (err == nil) != trusted {
 			t.Errorf("as %s: %v", name, err)
 		}

@@ -84,7 +84,8 @@ func read(data map[string][]byte, now time.Time) *state {
 			s.bundle = append(s.bundle, c)
 		}
 	}
-	if pair, err := tls.X509KeyPair(data[BundleKey], data[caKeyKey]); err == nil && len(s.bundle) > 0 && s.bundle[0].Equal(all[0]) {
+	if pair, err := tls.X509KeyPair(data[BundleKey], data[caKeyKey]); err == nil &&
+		len(s.bundle) > 0 && s.bundle[0].Equal(all[0]) {
 		s.authority, s.key = s.bundle[0], signer(pair)
 	}
 	if pair, err := tls.X509KeyPair(data[ServedKey], data[privateKey]); err == nil {
@@ -113,7 +114,8 @@ func (s *state) needsCertificate(names []string, now time.Time) bool {
 		roots.AddCert(c)
 	}
 	for _, name := range names {
-		if _, err := s.served.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: now}); err != nil {
+		if _, err := s.served.Verify(x509.VerifyOptions{Roots: roots, DNSName: name,
+			CurrentTime: now}); err != nil {
 			return true
 		}
 	}
@@ -137,7 +139,8 @@ func (s *state) newAuthority(now time.Time) error {
 		return err
 	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "mooring-webhook-ca@" + now.UTC().Format(time.RFC3339)},
+		Subject: pkix.Name{CommonName: "mooring-webhook-ca@" +
+			now.UTC().Format(time.RFC3339)},
 		NotBefore:             now.Add(-backdated),
 		NotAfter:              now.Add(authorityLife),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -177,7 +180,9 @@ func (s *state) sign(names []string, now time.Time) error {
 	return nil
 }
 
-func create(template, parent *x509.Certificate, public crypto.PublicKey, by crypto.Signer) (*x509.Certificate, error) {
+func create(
+	template, parent *x509.Certificate, public crypto.PublicKey, by crypto.Signer,
+) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, err

@@ -32,7 +32,8 @@ func trusts(t *testing.T, bundle, served map[string][]byte, now time.Time) error
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: now}); err != nil {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name,
+			CurrentTime: now}); err != nil {
 			return err
 		}
 	}
@@ -41,9 +42,11 @@ func trusts(t *testing.T, bundle, served map[string][]byte, now time.Time) error
 
 func TestRenewFromNothing(t *testing.T) {
 	for name, data := range map[string]map[string][]byte{
-		"no data":  nil,
-		"no PEM":   {BundleKey: []byte("x"), caKeyKey: []byte("x"), ServedKey: []byte("x"), privateKey: []byte("x")},
-		"a server": {ServedKey: renew(t, nil, start)[ServedKey], privateKey: renew(t, nil, start)[privateKey]},
+		"no data": nil,
+		"no PEM": {BundleKey: []byte("x"), caKeyKey: []byte("x"), ServedKey: []byte("x"),
+			privateKey: []byte("x")},
+		"a server": {ServedKey: renew(t, nil, start)[ServedKey],
+			privateKey: renew(t, nil, start)[privateKey]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := renew(t, data, start)
@@ -81,7 +84,8 @@ func TestRenewForOtherNames(t *testing.T) {
 
 func TestAnAuthorityWithoutItsKeyIsReplacedAndTrusted(t *testing.T) {
 	first := renew(t, nil, start)
-	lost := map[string][]byte{BundleKey: first[BundleKey], ServedKey: first[ServedKey], privateKey: first[privateKey]}
+	lost := map[string][]byte{BundleKey: first[BundleKey], ServedKey: first[ServedKey],
+		privateKey: first[privateKey]}
 	got := renew(t, lost, start)
 	if err := trusts(t, got, first, start); err != nil {
 		t.Errorf("served certificate: %v", err)
@@ -99,12 +103,14 @@ func TestRotation(t *testing.T) {
 	changes := 0
 	step := func(now time.Time) (changed bool) {
 		after := renew(t, before, now)
-		for _, pair := range [][2]map[string][]byte{{after, after}, {before, after}, {after, before}} {
+		for _, pair := range [][2]map[string][]byte{{after, after}, {before, after},
+			{after, before}} {
 			if err := trusts(t, pair[0], pair[1], now); err != nil {
 				t.Fatalf("%s: %v", now, err)
 			}
 		}
-		changed = !bytes.Equal(before[BundleKey], after[BundleKey]) || !bytes.Equal(before[ServedKey], after[ServedKey])
+		changed = !bytes.Equal(before[BundleKey], after[BundleKey]) ||
+			!bytes.Equal(before[ServedKey], after[ServedKey])
 		before = after
 		return changed
 	}

@@ -32,9 +32,11 @@ func read(t *testing.T, path ...string) string {
 func TestDocumentedWebhooks(t *testing.T) {
 	docs := read(t, "docs", "reference", "webhooks.md")
 	found := 0
-	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "webhooks.yaml"), "\n---\n") {
+	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "webhooks.yaml"),
+		"\n---\n") {
 		all := &registrationv1.ValidatingWebhookConfiguration{} // has all fields compared here
-		if err := yaml.Unmarshal([]byte(document), all); err != nil || !strings.HasSuffix(all.Kind, "WebhookConfiguration") {
+		if err := yaml.Unmarshal([]byte(document), all); err != nil ||
+			!strings.HasSuffix(all.Kind, "WebhookConfiguration") {
 			continue
 		}
 		for _, hook := range all.Webhooks {
@@ -43,9 +45,11 @@ func TestDocumentedWebhooks(t *testing.T) {
 				t.Errorf("docs/reference/webhooks.md has no row of %s", hook.Name)
 			}
 			if *hook.FailurePolicy != registrationv1.Ignore || *hook.TimeoutSeconds != 5 {
-				t.Errorf("%s: %s, %d seconds: the docs say Ignore and 5", hook.Name, *hook.FailurePolicy, *hook.TimeoutSeconds)
+				t.Errorf("%s: %s, %d seconds: the docs say Ignore and 5", hook.Name,
+					*hook.FailurePolicy, *hook.TimeoutSeconds)
 			}
-			if excluded := excluded(hook.NamespaceSelector); !slices.Equal(excluded, []string{"kube-system", "mooring-system"}) {
+			if excluded := excluded(hook.NamespaceSelector); !slices.Equal(excluded,
+				[]string{"kube-system", "mooring-system"}) {
 				t.Errorf("%s leaves out %q", hook.Name, excluded)
 			}
 		}
@@ -68,7 +72,8 @@ func excluded(s *metav1.LabelSelector) []string {
 // messages.
 func TestDocumentedMessages(t *testing.T) {
 	docs := read(t, "docs", "reference", "webhooks.md")
-	busy := newWorld(t, namespace(manager, managed16), edit(raised(), managed), reservation(), kubevirtObject())
+	busy := newWorld(t, namespace(manager, managed16), edit(raised(), managed), reservation(),
+		kubevirtObject())
 	idle := newWorld(t, namespace(), quiet(), kubevirtObject())
 	pod := ask(t, admissionv1.Create, nil, made("9Gi", ""))
 	pod.Namespace = "vms"
@@ -77,12 +82,18 @@ func TestDocumentedMessages(t *testing.T) {
 		request admission.Request
 	}{
 		{guard.NewQuota(busy.guard), ask(t, admissionv1.Delete, raised(), nil)},
-		{guard.NewQuota(busy.guard), ask(t, admissionv1.Update, raised(), edit(raised(), hard("limits.cpu", "20")))},
-		{guard.NewQuota(busy.guard), ask(t, admissionv1.Update, raised(), edit(raised(), annotate(quota.BaseAnnotation, "{}")))},
-		{guard.NewQuota(idle.guard), ask(t, admissionv1.Update, quiet(), edit(quiet(), hard("limits.cpu", "3")))},
-		{guard.NewNamespace(busy.guard), ask(t, admissionv1.Update, namespace(manager, managed16), namespace())},
-		{guard.NewNamespace(busy.guard), ask(t, admissionv1.Update, namespace(), namespace(shareKey, `{"limitsCpuPercent":50}`))},
-		{guard.NewNamespace(idle.guard), ask(t, admissionv1.Update, namespace(), namespace(shareKey, `{"limitsCpuPercent":75}`))},
+		{guard.NewQuota(busy.guard),
+			ask(t, admissionv1.Update, raised(), edit(raised(), hard("limits.cpu", "20")))},
+		{guard.NewQuota(busy.guard), ask(t, admissionv1.Update, raised(),
+			edit(raised(), annotate(quota.BaseAnnotation, "{}")))},
+		{guard.NewQuota(idle.guard),
+			ask(t, admissionv1.Update, quiet(), edit(quiet(), hard("limits.cpu", "3")))},
+		{guard.NewNamespace(busy.guard), ask(t, admissionv1.Update, namespace(manager, managed16),
+			namespace())},
+		{guard.NewNamespace(busy.guard), ask(t, admissionv1.Update, namespace(),
+			namespace(shareKey, `{"limitsCpuPercent":50}`))},
+		{guard.NewNamespace(idle.guard), ask(t, admissionv1.Update, namespace(),
+			namespace(shareKey, `{"limitsCpuPercent":75}`))},
 		{guard.NewVM(idle.guard), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))},
 		{guard.NewLauncher(busy.guard), pod},
 	} {
@@ -99,7 +110,8 @@ func TestDocumentedWarning(t *testing.T) {
 	r := ask(t, admissionv1.Create, nil, made("99Gi", "m-db"))
 	r.Namespace, r.UserInfo.Username = "vms", virtController
 	got := guard.NewLauncher(w.guard).Handle(t.Context(), r)
-	if len(got.Warnings) != 1 || !strings.Contains(read(t, "docs", "reference", "webhooks.md"), "    "+got.Warnings[0]+"\n") {
+	if len(got.Warnings) != 1 || !strings.Contains(read(t, "docs", "reference", "webhooks.md"),
+		"    "+got.Warnings[0]+"\n") {
 		t.Errorf("docs/reference/webhooks.md does not have:\n    %s", got.Warnings)
 	}
 }

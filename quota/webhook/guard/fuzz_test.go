@@ -12,8 +12,10 @@ import (
 // FuzzHandlers: every guard answers for any object, and every refusal has a reason.
 func FuzzHandlers(f *testing.F) {
 	for _, o := range []client.Object{
-		raised(), quiet(), namespace(manager, managed16), namespace(shareKey, "50"), vm(always, "4Gi"), vm(manual, "1Ki"),
-		edit(vm(halted, "1Gi"), actions("Start")), made("9Gi", ""), made("9Gi", "m-db"), restore("VirtualMachine"),
+		raised(), quiet(), namespace(manager, managed16), namespace(shareKey, "50"),
+		vm(always, "4Gi"), vm(manual, "1Ki"),
+		edit(vm(halted, "1Gi"), actions("Start")), made("9Gi", ""), made("9Gi", "m-db"),
+		restore("VirtualMachine"),
 	} {
 		text := raw(f, o).Raw
 		f.Add(text, text, "")
@@ -22,14 +24,16 @@ func FuzzHandlers(f *testing.F) {
 		f.Add([]byte(`{"spec":{"running":true}}`), text, "")
 	}
 	handlers := newWorld(f, append(migrating(),
-		namespace(manager, managed16), raised(), reservation(), kubevirtObject(), launcher("web", "1", "1Gi"))...).handlers()
+		namespace(manager, managed16), raised(), reservation(), kubevirtObject(),
+		launcher("web", "1", "1Gi"))...).handlers()
 	f.Fuzz(func(t *testing.T, was, is []byte, subresource string) {
 		r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Namespace: "vms", SubResource: subresource,
 			OldObject: runtime.RawExtension{Raw: was}, Object: runtime.RawExtension{Raw: is},
 		}}
 		for _, r.UserInfo.Username = range []string{eve, virtController} {
-			for _, r.Operation = range []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete} {
+			for _, r.Operation = range []admissionv1.Operation{admissionv1.Create,
+				admissionv1.Update, admissionv1.Delete} {
 				judgeAll(t, handlers, r)
 			}
 		}

@@ -69,15 +69,21 @@ type guard struct {
 	judge func(context.Context, admission.Request) error
 }
 
-func newGuard(c Config, name string, judge func(Config, context.Context, admission.Request) error) admission.Handler {
+func newGuard(
+	c Config, name string, judge func(Config, context.Context, admission.Request) error,
+) admission.Handler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.Cluster == nil {
-		c.Cluster = func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, c.Live) }
+		c.Cluster = func(ctx context.Context) (virt.Cluster, error) {
+			return virt.Read(ctx, c.Live)
+		}
 	}
 	c.Quota = c.Quota.WithDefaults()
-	return &guard{c, name, func(ctx context.Context, r admission.Request) error { return judge(c, ctx, r) }}
+	return &guard{c, name, func(ctx context.Context, r admission.Request) error {
+		return judge(c, ctx, r)
+	}}
 }
 
 // Handle implements [admission.Handler].
@@ -91,19 +97,23 @@ func (g *guard) Handle(ctx context.Context, r admission.Request) admission.Respo
 	if err == nil {
 		return admission.Allowed("")
 	}
-	log := g.Logger.With("guard", g.name, "namespace", r.Namespace, "name", r.Name, "operation", r.Operation, "user", r.UserInfo.Username)
+	log := g.Logger.With("guard", g.name, "namespace", r.Namespace, "name", r.Name, "operation",
+		r.Operation, "user", r.UserInfo.Username)
 	if no, ok := errors.AsType[refusal](err); ok {
 		log.Info("refused", "why", no.why)
 		return admission.Denied(no.why)
 	}
 	log.Warn("passed a request without a check", "error", err)
 	return admission.Allowed("").WithWarnings(fmt.Sprintf(
-		"mooring could not check this request against the quota reserved for live migrations: %v", err))
+		"mooring could not check this request against the quota reserved for live migrations: %v",
+		err))
 }
 
 func (c Config) exempt(user authenticationv1.UserInfo) bool {
 	return slices.Contains(c.Exempt, user.Username) ||
-		slices.ContainsFunc(user.Groups, func(group string) bool { return slices.Contains(c.Exempt, group) })
+		slices.ContainsFunc(user.Groups, func(group string) bool {
+			return slices.Contains(c.Exempt, group)
+		})
 }
 
 // decode reads an object of a request. The API server has already validated it.

@@ -15,14 +15,17 @@ import (
 // NewLauncher returns the handler for CREATE of launcher pods. It runs after mutating webhooks and
 // before ResourceQuotas.
 //
-// It refuses a launcher that would use quota reserved for migrations. It never refuses a migration's
-// target pod. It writes the target pod's charge to the reservation, in [quota.TargetAnnotation],
-// because only admission sees a pod that a quota rejects. A target pod is one created by
-// virt-controller. Other pods with the label of a target pod are checked like any launcher.
+// It refuses a launcher that would use quota reserved for migrations. It never refuses a
+// migration's target pod. It writes the target pod's charge to the reservation, in
+// [quota.TargetAnnotation], because only admission sees a pod that a quota rejects. A target pod is
+// one created by virt-controller. Other pods with the label of a target pod are checked like any
+// launcher.
 //
 // Since a request need not come from the API server, the guard first compares the charge with the
 // cluster. An implausible charge is not written, and the pod passes with a warning.
-func NewLauncher(c Config) admission.Handler { return newGuard(c, "launchers", Config.judgeLauncher) }
+func NewLauncher(c Config) admission.Handler {
+	return newGuard(c, "launchers", Config.judgeLauncher)
+}
 
 func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
 	pod := &corev1.Pod{}

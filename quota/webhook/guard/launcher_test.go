@@ -18,12 +18,14 @@ func made(memory, migration string) *corev1.Pod {
 		pod = launcher("db", "1", memory)
 		pod.Labels[kubevirtv1.MigrationJobLabel] = migration
 	}
-	pod.Namespace, pod.GenerateName, pod.Name, pod.UID, pod.Status.Phase = "", pod.Name+"-", "", "", ""
+	pod.Namespace, pod.GenerateName, pod.Name, pod.UID, pod.Status.Phase = "", pod.Name+"-", "", "",
+		""
 	return pod
 }
 
 func TestLaunchers(t *testing.T) {
-	refused := []string{"exceeded quota", "VM web", "ResourceQuota default", "limits.memory: requested 9Gi, free 8Gi"}
+	refused := []string{"exceeded quota", "VM web", "ResourceQuota default",
+		"limits.memory: requested 9Gi, free 8Gi"}
 	faked := []string{"exceeded quota", "VM db", "limits.memory: requested 9Gi, free 8Gi"}
 	plain := made("9Gi", "")
 	delete(plain.Labels, kubevirtv1.AppLabel)
@@ -43,7 +45,8 @@ func TestLaunchers(t *testing.T) {
 		"of Kubernetes' controller": {made("9Gi", ""), namespace(), guard.KubeSystem, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(migrating(), test.ns, raised(), reservation(), kubevirtObject())...)
+			w := newWorld(t, append(migrating(), test.ns, raised(), reservation(),
+				kubevirtObject())...)
 			r := ask(t, admissionv1.Create, nil, test.pod)
 			r.Namespace, r.UserInfo.Username = "vms", test.user
 			want(t, guard.NewLauncher(w.guard).Handle(t.Context(), r), test.why...)

@@ -40,8 +40,10 @@ func (c Config) judgeNamespace(ctx context.Context, r admission.Request) error {
 	if err := decode(r.Object, is); err != nil {
 		return err
 	}
-	shared := slices.ContainsFunc(c.shareAnnotations(), func(key string) bool { return was.Annotations[key] != is.Annotations[key] })
-	managed := was.Annotations[c.Quota.ManagerAnnotation] != is.Annotations[c.Quota.ManagerAnnotation]
+	shared := slices.ContainsFunc(c.shareAnnotations(),
+		func(key string) bool { return was.Annotations[key] != is.Annotations[key] })
+	managed := was.Annotations[c.Quota.ManagerAnnotation] !=
+		is.Annotations[c.Quota.ManagerAnnotation]
 	if terminating(was) || terminating(is) || !shared && !managed {
 		return nil
 	}
@@ -80,7 +82,8 @@ func (c Config) judgeShare(s quota.Snapshot, is *corev1.Namespace) error {
 		}
 	}
 	if len(holders) > 0 {
-		return refuseReserved("the maintenance share of namespace "+is.Name+" cannot be changed", holders)
+		return refuseReserved("the maintenance share of namespace "+is.Name+" cannot be changed",
+			holders)
 	}
 	before, _ := quota.Accounts(s, c.Quota)
 	s.Namespace = is
@@ -96,18 +99,21 @@ func checkVMShares(namespace string, before, after []quota.Account) error {
 	}
 	var low []string
 	for _, a := range after {
-		if under, err := quota.FallsUnder(v1alpha1.ReservedPod{Role: v1alpha1.RoleLauncher}, a.Quota); err != nil || !under {
+		if under, err := quota.FallsUnder(v1alpha1.ReservedPod{Role: v1alpha1.RoleLauncher},
+			a.Quota); err != nil || !under {
 			continue
 		}
 		if of := tooLow(a.Quota.Status.Used, was[a.Quota.Name], a.Shares.VM); len(of) > 0 {
-			low = append(low, fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(of, "; ")))
+			low = append(low, fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name,
+				strings.Join(of, "; ")))
 		}
 	}
 	if len(low) == 0 {
 		return nil
 	}
 	return refuse("the maintenance share of namespace %s would leave too little for VMs: %s. "+
-		"Stop VMs or other pods first, or choose a smaller share", namespace, strings.Join(low, "; "))
+		"Stop VMs or other pods first, or choose a smaller share", namespace,
+		strings.Join(low, "; "))
 }
 
 // vmLimits returns the limits for pods other than migration targets.
@@ -128,7 +134,8 @@ func (c Config) judgeManaged(s quota.Snapshot, is *corev1.Namespace) error {
 		becomes, err := quota.Base(a.Quota, is, c.Quota)
 		same := err == nil && !removed && equality.Semantic.DeepEqual(a.Base, becomes)
 		if len(a.Reservations) > 0 && !same {
-			return refuseReserved("annotation "+c.Quota.ManagerAnnotation+" of namespace "+is.Name+" cannot be changed", a.Reservations)
+			return refuseReserved("annotation "+c.Quota.ManagerAnnotation+" of namespace "+is.Name+
+				" cannot be changed", a.Reservations)
 		}
 		if err != nil {
 			return err

@@ -21,7 +21,9 @@ import (
 //
 // Changes pass in a namespace in deletion, for an opted-out quota, and for a quota with unreadable
 // annotations.
-func NewQuota(c Config) admission.Handler { return newGuard(c, "resourcequotas", Config.judgeQuota) }
+func NewQuota(c Config) admission.Handler {
+	return newGuard(c, "resourcequotas", Config.judgeQuota)
+}
 
 func (c Config) judgeQuota(ctx context.Context, r admission.Request) error {
 	was, is := &corev1.ResourceQuota{}, &corev1.ResourceQuota{}
@@ -50,7 +52,9 @@ func (c Config) judgeQuota(ctx context.Context, r admission.Request) error {
 }
 
 // accountOf returns the account of a quota before the request; false if the guard does not apply.
-func (c Config) accountOf(ctx context.Context, q *corev1.ResourceQuota) (quota.Account, bool, error) {
+func (c Config) accountOf(
+	ctx context.Context, q *corev1.ResourceQuota,
+) (quota.Account, bool, error) {
 	s, err := c.read(ctx, q.Namespace)
 	if err != nil || terminating(s.Namespace) {
 		return quota.Account{}, false, err
@@ -67,7 +71,8 @@ func (c Config) accountOf(ctx context.Context, q *corev1.ResourceQuota) (quota.A
 func judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
 	for _, key := range baseAnnotations() {
 		if a.Quota.Annotations[key] != is.Annotations[key] {
-			return refuse("annotation %s of ResourceQuota %s belongs to mooring-controller: it holds the quota's amounts "+
+			return refuse("annotation %s of ResourceQuota %s belongs to mooring-controller: it "+
+				"holds the quota's amounts "+
 				"without migrations. Leave it as it is", key, is.Name)
 		}
 	}

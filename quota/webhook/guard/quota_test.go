@@ -50,30 +50,44 @@ func TestQuotaEdits(t *testing.T) {
 		ledger *v1alpha1.MigrationReservation
 		why    []string
 	}{
-		"raised by hand while reserved":  {raised(), hard("limits.cpu", "20"), reservation(), names},
+		"raised by hand while reserved": {raised(), hard("limits.cpu", "20"),
+			reservation(), names},
 		"lowered by hand while reserved": {raised(), hard("limits.cpu", "9"), reservation(), names},
 		"a limit is taken away": {raised(), func(q *corev1.ResourceQuota) {
 			toBase(q)
 			delete(q.Spec.Hard, "pods")
 		}, reservation(), names},
-		"a limit is added":          {raised(), hard("requests.cpu", "1"), reservation(), names},
-		"one limit back, one more":  {raised(), hard("limits.cpu", "8", "pods", "12"), reservation(), names},
-		"manager sets it back":      {raised(), toBase, reservation(), nil},
-		"manager sets one back":     {raised(), hard("limits.cpu", "8"), reservation(), nil},
-		"scopes with the base":      {raised(), func(q *corev1.ResourceQuota) { toBase(q); q.Spec.Scopes = []corev1.ResourceQuotaScope{"BestEffort"} }, reservation(), names},
-		"metadata alone":            {raised(), annotate("example.com/a", "b"), reservation(), nil},
-		"the base annotation":       {raised(), annotate(quota.BaseAnnotation, "{}"), reservation(), []string{quota.BaseAnnotation, "belongs to mooring-controller"}},
-		"applied taken away":        {raised(), func(q *corev1.ResourceQuota) { delete(q.Annotations, quota.AppliedAnnotation) }, reservation(), []string{quota.AppliedAnnotation}},
-		"the base annotation added": {quiet(), annotate(quota.BaseAnnotation, "{}"), nil, []string{quota.BaseAnnotation}},
-		"opted out":                 {edit(raised(), optOut), hard("limits.cpu", "20"), reservation(), nil},
-		"opted out, below use":      {edit(quiet(), optOut), hard("limits.cpu", "1"), nil, nil},
-		"no reservation":            {quiet(), hard("limits.cpu", "20"), nil, nil},
-		"reservation has expired":   {quiet(), hard("limits.cpu", "20"), expired(), nil},
-		"lowered, still enough":     {quiet(), hard("limits.cpu", "4"), nil, nil},
-		"lowered below use":         {quiet(), hard("limits.cpu", "3", "limits.memory", "7Gi"), nil, []string{"limits.cpu: 3 is less than the 4", "limits.memory: 7Gi is less than the 8Gi"}},
-		"raised below use":          {edit(quiet(), hard("limits.cpu", "1")), hard("limits.cpu", "2"), nil, nil},
-		"not charged to pods":       {quiet(), hard("secrets", "1"), nil, nil},
-		"broken annotation":         {edit(raised(), annotate(quota.BaseAnnotation, "{")), annotate(quota.BaseAnnotation, ""), reservation(), nil},
+		"a limit is added": {raised(), hard("requests.cpu", "1"), reservation(), names},
+		"one limit back, one more": {raised(), hard("limits.cpu", "8", "pods", "12"),
+			reservation(), names},
+		"manager sets it back":  {raised(), toBase, reservation(), nil},
+		"manager sets one back": {raised(), hard("limits.cpu", "8"), reservation(), nil},
+		"scopes with the base": {raised(), func(q *corev1.ResourceQuota) {
+			toBase(q)
+			q.Spec.Scopes = []corev1.ResourceQuotaScope{"BestEffort"}
+		}, reservation(), names},
+		"metadata alone": {raised(), annotate("example.com/a", "b"), reservation(), nil},
+		"the base annotation": {raised(), annotate(quota.BaseAnnotation, "{}"), reservation(),
+			[]string{quota.BaseAnnotation, "belongs to mooring-controller"}},
+		"applied taken away": {raised(), func(q *corev1.ResourceQuota) {
+			delete(q.Annotations, quota.AppliedAnnotation)
+		}, reservation(), []string{quota.AppliedAnnotation}},
+		"the base annotation added": {quiet(), annotate(quota.BaseAnnotation, "{}"), nil,
+			[]string{quota.BaseAnnotation}},
+		"opted out": {edit(raised(), optOut), hard("limits.cpu", "20"),
+			reservation(), nil},
+		"opted out, below use":    {edit(quiet(), optOut), hard("limits.cpu", "1"), nil, nil},
+		"no reservation":          {quiet(), hard("limits.cpu", "20"), nil, nil},
+		"reservation has expired": {quiet(), hard("limits.cpu", "20"), expired(), nil},
+		"lowered, still enough":   {quiet(), hard("limits.cpu", "4"), nil, nil},
+		"lowered below use": {quiet(), hard("limits.cpu", "3", "limits.memory", "7Gi"), nil,
+			[]string{"limits.cpu: 3 is less than the 4",
+				"limits.memory: 7Gi is less than the 8Gi"}},
+		"raised below use": {edit(quiet(), hard("limits.cpu", "1")), hard("limits.cpu", "2"),
+			nil, nil},
+		"not charged to pods": {quiet(), hard("secrets", "1"), nil, nil},
+		"broken annotation": {edit(raised(), annotate(quota.BaseAnnotation, "{")),
+			annotate(quota.BaseAnnotation, ""), reservation(), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{namespace(), test.was}
@@ -91,10 +105,13 @@ func TestQuotaEdits(t *testing.T) {
 func TestQuotaUseOfMigrations(t *testing.T) {
 	target := launcher("db", "2", "4Gi")
 	target.Labels["kubevirt.io/migrationJobUID"] = "m-db"
-	q := edit(raised(), func(q *corev1.ResourceQuota) { q.Labels = map[string]string{quota.DefaultManagerLabel: "true"} })
+	q := edit(raised(), func(q *corev1.ResourceQuota) {
+		q.Labels = map[string]string{quota.DefaultManagerLabel: "true"}
+	})
 	q.Status.Used = list("limits.cpu", "10", "limits.memory", "20Gi", "pods", "11")
 	w := newWorld(t, namespace(), q, target, reservation())
-	want(t, guard.NewQuota(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, q, edit(q, toBase))))
+	want(t, guard.NewQuota(w.guard).Handle(t.Context(),
+		ask(t, admissionv1.Update, q, edit(q, toBase))))
 }
 
 func TestQuotaDeletion(t *testing.T) {
@@ -103,13 +120,16 @@ func TestQuotaDeletion(t *testing.T) {
 		objects []client.Object
 		why     []string
 	}{
-		"reserved":       {namespace(), []client.Object{reservation()}, []string{"cannot be deleted", "live migration migrate-db of VM db", "kubectl delete vmim"}},
+		"reserved": {namespace(), []client.Object{reservation()},
+			[]string{"cannot be deleted", "live migration migrate-db of VM db",
+				"kubectl delete vmim"}},
 		"no reservation": {namespace(), nil, nil},
 		"namespace ends": {ending(), []client.Object{reservation()}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, append(test.objects, test.ns, raised())...)
-			want(t, guard.NewQuota(w.guard).Handle(t.Context(), ask(t, admissionv1.Delete, raised(), nil)), test.why...)
+			want(t, guard.NewQuota(w.guard).Handle(t.Context(),
+				ask(t, admissionv1.Delete, raised(), nil)), test.why...)
 		})
 	}
 }
@@ -122,7 +142,8 @@ func TestManyMigrationsAreNotAllNamed(t *testing.T) {
 		objects = append(objects, r)
 	}
 	w := newWorld(t, objects...)
-	want(t, guard.NewQuota(w.guard).Handle(t.Context(), ask(t, admissionv1.Delete, raised(), nil)), "migrate-db of VM db, 2 more")
+	want(t, guard.NewQuota(w.guard).Handle(t.Context(), ask(t, admissionv1.Delete, raised(), nil)),
+		"migrate-db of VM db, 2 more")
 }
 
 func TestExempt(t *testing.T) {
@@ -131,10 +152,12 @@ func TestExempt(t *testing.T) {
 		groups []string
 		passes bool
 	}{
-		"own":                    {own, nil, true},
-		"namespace controller":   {"system:serviceaccount:kube-system:namespace-controller", []string{guard.KubeSystem}, true},
-		"an administrator":       {"kubernetes-admin", []string{"system:masters"}, false},
-		"another serviceaccount": {"system:serviceaccount:vms:own", []string{"system:serviceaccounts"}, false},
+		"own": {own, nil, true},
+		"namespace controller": {"system:serviceaccount:kube-system:namespace-controller",
+			[]string{guard.KubeSystem}, true},
+		"an administrator": {"kubernetes-admin", []string{"system:masters"}, false},
+		"another serviceaccount": {"system:serviceaccount:vms:own",
+			[]string{"system:serviceaccounts"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, namespace(), raised(), reservation())
@@ -152,10 +175,12 @@ func TestOwnFailures(t *testing.T) {
 	w := newWorld(t, namespace(), raised(), reservation())
 	w.breaks = errors.New("the network is down")
 	got := guard.NewQuota(w.guard).Handle(t.Context(), ask(t, admissionv1.Delete, raised(), nil))
-	if !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "the network is down") {
+	if !got.Allowed || len(got.Warnings) != 1 ||
+		!strings.Contains(got.Warnings[0], "the network is down") {
 		t.Errorf("got %+v: want one warning", got)
 	}
-	if log := w.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the network is down") {
+	if log := w.log.String(); !strings.Contains(log, "level=WARN") ||
+		!strings.Contains(log, "the network is down") {
 		t.Errorf("the log has %q", log)
 	}
 }

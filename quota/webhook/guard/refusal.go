@@ -20,7 +20,8 @@ func refuseReserved(what string, holders []*v1alpha1.MigrationReservation) error
 	if len(holders) == 1 {
 		they = "it has ended, or abort it"
 	}
-	return refuse("%s while quota is reserved for %s. Wait until %s (kubectl delete vmim NAME), and try again",
+	return refuse("%s while quota is reserved for %s. Wait until %s (kubectl delete vmim NAME), "+
+		"and try again",
 		what, migrationNames(holders), they)
 }
 

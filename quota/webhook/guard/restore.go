@@ -27,7 +27,8 @@ func (c Config) judgeRestore(ctx context.Context, r admission.Request) error {
 	if target.Kind != kubevirtv1.VirtualMachineGroupVersionKind.Kind {
 		return nil
 	}
-	if err := c.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: target.Name}, vm); err != nil {
+	if err := c.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: target.Name},
+		vm); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
@@ -42,28 +43,36 @@ func (c Config) judgeRestore(ctx context.Context, r admission.Request) error {
 	if vm.Spec.Template == nil {
 		return nil
 	}
-	return c.judgeSize(ctx, r.UserInfo.Username, nil, vm, "VirtualMachine "+vm.Name+" as snapshot "+restore.Spec.VirtualMachineSnapshotName+" has it")
+	return c.judgeSize(ctx, r.UserInfo.Username, nil, vm, "VirtualMachine "+vm.Name+" as snapshot "+
+		restore.Spec.VirtualMachineSnapshotName+" has it")
 }
 
 // applySnapshot sets a VM's spec to that of a snapshot. A snapshot without content leaves the VM
 // unchanged.
-func (c Config) applySnapshot(ctx context.Context, name string, vm *kubevirtv1.VirtualMachine) error {
-	snapshot, content := &snapshotv1beta1.VirtualMachineSnapshot{}, &snapshotv1beta1.VirtualMachineSnapshotContent{}
+func (c Config) applySnapshot(
+	ctx context.Context, name string, vm *kubevirtv1.VirtualMachine,
+) error {
+	snapshot, content := &snapshotv1beta1.VirtualMachineSnapshot{},
+		&snapshotv1beta1.VirtualMachineSnapshotContent{}
 	kinds := snapshotv1beta1.SchemeGroupVersion
 	key := client.ObjectKey{Namespace: vm.Namespace, Name: name}
-	if err := get(ctx, c.Live, kinds.WithKind("VirtualMachineSnapshot"), key, snapshot); err != nil {
+	if err := get(ctx, c.Live, kinds.WithKind("VirtualMachineSnapshot"), key, snapshot); err !=
+		nil {
 		return err
 	}
 	if snapshot.Status == nil || snapshot.Status.VirtualMachineSnapshotContentName == nil {
 		return nil
 	}
 	key.Name = *snapshot.Status.VirtualMachineSnapshotContentName
-	if err := get(ctx, c.Live, kinds.WithKind("VirtualMachineSnapshotContent"), key, content); err != nil {
+	if err := get(ctx, c.Live, kinds.WithKind("VirtualMachineSnapshotContent"), key,
+		content); err != nil {
 		return err
 	}
 	if source := content.Spec.Source.VirtualMachine; source != nil {
-		vm.Spec.Template, vm.Spec.Instancetype, vm.Spec.Preference = source.Spec.Template, source.Spec.Instancetype, source.Spec.Preference
-		vm.Status.InstancetypeRef, vm.Status.PreferenceRef = source.Status.InstancetypeRef, source.Status.PreferenceRef
+		vm.Spec.Template, vm.Spec.Instancetype, vm.Spec.Preference = source.Spec.Template,
+			source.Spec.Instancetype, source.Spec.Preference
+		vm.Status.InstancetypeRef, vm.Status.PreferenceRef = source.Status.InstancetypeRef,
+			source.Status.PreferenceRef
 	}
 	return nil
 }

@@ -20,8 +20,11 @@ import (
 )
 
 // estimate estimates the launcher of a VM.
-func (c Config) estimate(ctx context.Context, s quota.Snapshot, cluster virt.Cluster, vm *kubevirtv1.VirtualMachine) (estimate.Launcher, error) {
-	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: *vm.Spec.Template.ObjectMeta.DeepCopy(), Spec: *vm.Spec.Template.Spec.DeepCopy()}
+func (c Config) estimate(
+	ctx context.Context, s quota.Snapshot, cluster virt.Cluster, vm *kubevirtv1.VirtualMachine,
+) (estimate.Launcher, error) {
+	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: *vm.Spec.Template.ObjectMeta.DeepCopy(),
+		Spec: *vm.Spec.Template.Spec.DeepCopy()}
 	vmi.Namespace, vmi.Name = vm.Namespace, vm.Name
 	if err := c.expand(ctx, vm, &vmi.Spec); err != nil {
 		return estimate.Launcher{}, err
@@ -30,8 +33,13 @@ func (c Config) estimate(ctx context.Context, s quota.Snapshot, cluster virt.Clu
 }
 
 // estimateInstance estimates the launcher of an instance.
-func (c Config) estimateInstance(ctx context.Context, s quota.Snapshot, cluster virt.Cluster, vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
-	l, err := read.EstimateLauncher(ctx, c.Live, vmi.Namespace, estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster, Shim: c.Shim})
+func (c Config) estimateInstance(
+	ctx context.Context, s quota.Snapshot, cluster virt.Cluster,
+	vmi *kubevirtv1.VirtualMachineInstance,
+) (estimate.Launcher, error) {
+	l, err := read.EstimateLauncher(ctx, c.Live, vmi.Namespace,
+		estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster,
+			Shim: c.Shim})
 	if len(l.Unknown) > 0 {
 		c.Logger.Debug("the charge of a launcher may exceed its estimate",
 			"namespace", vmi.Namespace, "vm", vmi.Name, "for", strings.Join(l.Unknown, ", "))
@@ -40,19 +48,25 @@ func (c Config) estimateInstance(ctx context.Context, s quota.Snapshot, cluster 
 }
 
 // expand applies the instance type and the preference of a VM.
-func (c Config) expand(ctx context.Context, vm *kubevirtv1.VirtualMachine, spec *kubevirtv1.VirtualMachineInstanceSpec) error {
+func (c Config) expand(
+	ctx context.Context, vm *kubevirtv1.VirtualMachine, spec *kubevirtv1.VirtualMachineInstanceSpec,
+) error {
 	var size *instancetypev1beta1.VirtualMachineInstancetypeSpec
 	var preference *instancetypev1beta1.VirtualMachinePreferenceSpec
 	var err error
 	if m := vm.Spec.Instancetype; m != nil {
-		at := reference{m.Name, m.Kind, m.RevisionName, "VirtualMachineInstancetype", "VirtualMachineClusterInstancetype"}
-		if size, err = find[instancetypev1beta1.VirtualMachineInstancetypeSpec](ctx, c.Live, vm, at, vm.Status.InstancetypeRef); err != nil {
+		at := reference{m.Name, m.Kind, m.RevisionName, "VirtualMachineInstancetype",
+			"VirtualMachineClusterInstancetype"}
+		if size, err = find[instancetypev1beta1.VirtualMachineInstancetypeSpec](ctx, c.Live, vm, at,
+			vm.Status.InstancetypeRef); err != nil {
 			return err
 		}
 	}
 	if m := vm.Spec.Preference; m != nil {
-		at := reference{m.Name, m.Kind, m.RevisionName, "VirtualMachinePreference", "VirtualMachineClusterPreference"}
-		if preference, err = find[instancetypev1beta1.VirtualMachinePreferenceSpec](ctx, c.Live, vm, at, vm.Status.PreferenceRef); err != nil {
+		at := reference{m.Name, m.Kind, m.RevisionName, "VirtualMachinePreference",
+			"VirtualMachineClusterPreference"}
+		if preference, err = find[instancetypev1beta1.VirtualMachinePreferenceSpec](ctx, c.Live, vm,
+			at, vm.Status.PreferenceRef); err != nil {
 			return err
 		}
 	}
@@ -67,7 +81,10 @@ type reference struct{ name, kind, revision, ofNamespace, ofCluster string }
 
 // find reads the spec of an instance type or preference, preferably from the revision saved for the
 // VM.
-func find[T any](ctx context.Context, from client.Reader, vm *kubevirtv1.VirtualMachine, at reference, ref *kubevirtv1.InstancetypeStatusRef) (*T, error) {
+func find[T any](
+	ctx context.Context, from client.Reader, vm *kubevirtv1.VirtualMachine, at reference,
+	ref *kubevirtv1.InstancetypeStatusRef,
+) (*T, error) {
 	revision := at.revision
 	if revision == "" && ref != nil && ref.Name == at.name && ref.ControllerRevisionRef != nil {
 		revision = ref.ControllerRevisionRef.Name
@@ -75,23 +92,31 @@ func find[T any](ctx context.Context, from client.Reader, vm *kubevirtv1.Virtual
 	object := &struct{ Spec T }{}
 	if revision != "" {
 		kept := &appsv1.ControllerRevision{}
-		if err := from.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: revision}, kept); err != nil {
-			return nil, fmt.Errorf("reading ControllerRevision %q of VM %q: %w", revision, vm.Name, err)
+		if err := from.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: revision},
+			kept); err != nil {
+			return nil, fmt.Errorf("reading ControllerRevision %q of VM %q: %w", revision,
+				vm.Name, err)
 		}
 		if err := json.Unmarshal(kept.Data.Raw, object); err != nil {
-			return nil, fmt.Errorf("reading the content of ControllerRevision %q: %w", revision, err)
+			return nil, fmt.Errorf("reading the content of ControllerRevision %q: %w",
+				revision, err)
 		}
 		return &object.Spec, nil
 	}
 	key, kind := client.ObjectKey{Name: at.name}, at.ofCluster
-	if lower := strings.ToLower(at.kind); lower == strings.ToLower(at.ofNamespace) || lower == strings.ToLower(at.ofNamespace)+"s" {
+	if lower := strings.ToLower(at.kind); lower == strings.ToLower(at.ofNamespace) ||
+		lower == strings.ToLower(at.ofNamespace)+"s" {
 		key.Namespace, kind = vm.Namespace, at.ofNamespace
 	}
-	return &object.Spec, get(ctx, from, instancetypev1beta1.SchemeGroupVersion.WithKind(kind), key, object)
+	return &object.Spec, get(ctx, from, instancetypev1beta1.SchemeGroupVersion.WithKind(kind),
+		key, object)
 }
 
 // get reads an object as unstructured, so its kind need not be in the scheme.
-func get(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, key client.ObjectKey, into any) error {
+func get(
+	ctx context.Context, from client.Reader, kind schema.GroupVersionKind, key client.ObjectKey,
+	into any,
+) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)
 	if err := from.Get(ctx, key, o); err != nil {

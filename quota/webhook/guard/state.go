@@ -20,7 +20,8 @@ func (c Config) read(ctx context.Context, namespace string) (quota.Snapshot, err
 	if err := c.Live.Get(ctx, client.ObjectKey{Name: namespace}, s.Namespace); err != nil {
 		return s, fmt.Errorf("reading namespace %q: %w", namespace, err)
 	}
-	ledger, pods, quotas := &v1alpha1.MigrationReservationList{}, &corev1.PodList{}, &corev1.ResourceQuotaList{}
+	ledger, pods, quotas := &v1alpha1.MigrationReservationList{}, &corev1.PodList{},
+		&corev1.ResourceQuotaList{}
 	for _, err := range []error{
 		c.list(ctx, namespace, ledger),
 		c.list(ctx, namespace, pods, client.MatchingLabelsSelector{Selector: quota.PodsOfVMs()}),
@@ -30,11 +31,14 @@ func (c Config) read(ctx context.Context, namespace string) (quota.Snapshot, err
 			return s, err
 		}
 	}
-	s.Reservations, s.Pods, s.Quotas = read.Pointers(ledger.Items), read.Pointers(pods.Items), read.Pointers(quotas.Items)
+	s.Reservations, s.Pods, s.Quotas = read.Pointers(ledger.Items), read.Pointers(pods.Items),
+		read.Pointers(quotas.Items)
 	return s, nil
 }
 
-func (c Config) list(ctx context.Context, namespace string, to client.ObjectList, options ...client.ListOption) error {
+func (c Config) list(
+	ctx context.Context, namespace string, to client.ObjectList, options ...client.ListOption,
+) error {
 	return read.List(ctx, c.Live, to, append(options, client.InNamespace(namespace))...)
 }
 
@@ -46,7 +50,8 @@ func refuseLowered(a quota.Account, before, after corev1.ResourceList) error {
 	if len(low) == 0 {
 		return nil
 	}
-	return refuse("the limits of ResourceQuota %s cannot be lowered so far: %s. Stop VMs or other pods first",
+	return refuse("the limits of ResourceQuota %s cannot be lowered so far: %s. Stop VMs or "+
+		"other pods first",
 		a.Quota.Name, strings.Join(low, "; "))
 }
 

@@ -19,8 +19,11 @@ import (
 
 // recordTarget writes the target pod's charge to its reservation, unless it is recorded. An error
 // explains why it was not written.
-func (c Config) recordTarget(ctx context.Context, cluster virt.Cluster, pod *corev1.Pod, charge v1alpha1.ReservedPod) error {
-	key := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[kubevirtv1.MigrationJobLabel]}
+func (c Config) recordTarget(
+	ctx context.Context, cluster virt.Cluster, pod *corev1.Pod, charge v1alpha1.ReservedPod,
+) error {
+	key := client.ObjectKey{Namespace: pod.Namespace,
+		Name: pod.Labels[kubevirtv1.MigrationJobLabel]}
 	r := &v1alpha1.MigrationReservation{}
 	if err := c.Live.Get(ctx, key, r); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -32,10 +35,12 @@ func (c Config) recordTarget(ctx context.Context, cluster virt.Cluster, pod *cor
 		return nil
 	}
 	if err := c.verify(ctx, cluster, pod, charge); err != nil {
-		return fmt.Errorf("not recording the charge of the target pod of migration %q: %w", r.Spec.Migration.Name, err)
+		return fmt.Errorf("not recording the charge of the target pod of migration %q: %w",
+			r.Spec.Migration.Name, err)
 	}
 	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{ // only strings: cannot fail
-		"uid": r.UID, "annotations": map[string]string{quota.TargetAnnotation: quota.FormatRendered(charge)},
+		"uid":         r.UID,
+		"annotations": map[string]string{quota.TargetAnnotation: quota.FormatRendered(charge)},
 	}})
 	if err := c.Client.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("recording the target pod's charge in reservation %q: %w", key.Name, err)
@@ -49,5 +54,7 @@ func isRecorded(r *v1alpha1.MigrationReservation, pod v1alpha1.ReservedPod) bool
 		seen, err := quota.Rendered(r)
 		return err == nil && seen != nil && equality.Semantic.DeepEqual(*seen, pod)
 	}
-	return slices.ContainsFunc(r.Spec.Pods, func(p v1alpha1.ReservedPod) bool { return equality.Semantic.DeepEqual(p, pod) })
+	return slices.ContainsFunc(r.Spec.Pods, func(p v1alpha1.ReservedPod) bool {
+		return equality.Semantic.DeepEqual(p, pod)
+	})
 }

@@ -51,7 +51,8 @@ func TestRenderedTarget(t *testing.T) {
 		"as reserved": {edit(reservation(), func(r *v1alpha1.MigrationReservation) {
 			r.Spec.Pods = []v1alpha1.ReservedPod{charge}
 		}), false, false},
-		"as written before": {edit(reservation(), said(quota.FormatRendered(charge))), false, false},
+		"as written before": {edit(reservation(), said(quota.FormatRendered(charge))),
+			false, false},
 		"another one before": {edit(reservation(), func(r *v1alpha1.MigrationReservation) {
 			r.Spec.Pods = []v1alpha1.ReservedPod{charge}
 			said(`{"role":"Launcher","charge":{"pods":"1"}}`)(r)
@@ -59,7 +60,8 @@ func TestRenderedTarget(t *testing.T) {
 		"rubbish before": {edit(reservation(), said("{")), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(migrating(), namespace(), raised(), test.ledger, kubevirtObject())...)
+			w := newWorld(t, append(migrating(), namespace(), raised(), test.ledger,
+				kubevirtObject())...)
 			before := stored(t, w, test.ledger)
 			r := ask(t, admissionv1.Create, nil, pod)
 			r.Namespace, r.UserInfo.Username, r.DryRun = "vms", virtController, &test.dry
@@ -85,7 +87,9 @@ func said(text string) func(*v1alpha1.MigrationReservation) {
 	}
 }
 
-func stored(t *testing.T, w *world, r *v1alpha1.MigrationReservation) *v1alpha1.MigrationReservation {
+func stored(
+	t *testing.T, w *world, r *v1alpha1.MigrationReservation,
+) *v1alpha1.MigrationReservation {
 	t.Helper()
 	out := &v1alpha1.MigrationReservation{}
 	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(r), out); err != nil {
@@ -124,23 +128,35 @@ func TestForgedTargets(t *testing.T) {
 		pod     *corev1.Pod
 		why     string
 	}{
-		"no migration":     {[]client.Object{instance()}, plain, "no migration with UID"},
-		"it has succeeded": {[]client.Object{instance(), edit(migration(), ended(kubevirtv1.MigrationSucceeded))}, plain, "no migration with UID"},
-		"it has failed":    {[]client.Object{instance(), edit(migration(), ended(kubevirtv1.MigrationFailed))}, plain, "no migration with UID"},
-		"no VM":            {[]client.Object{migration()}, plain, "reading VirtualMachineInstance"},
-		"a VM made anew":   {[]client.Object{migration(), other}, plain, "controller is not VirtualMachineInstance"},
-		"another VM's":     {migrating(), of(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "vmi-web" }), "controller is not VirtualMachineInstance"},
-		"no owner":         {migrating(), of(func(p *corev1.Pod) { p.OwnerReferences = nil }), "controller is not VirtualMachineInstance"},
-		"owned alone":      {migrating(), of(func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), "controller is not VirtualMachineInstance"},
+		"no migration": {[]client.Object{instance()}, plain, "no migration with UID"},
+		"it has succeeded": {
+			[]client.Object{instance(), edit(migration(), ended(kubevirtv1.MigrationSucceeded))},
+			plain, "no migration with UID"},
+		"it has failed": {[]client.Object{instance(),
+			edit(migration(), ended(kubevirtv1.MigrationFailed))}, plain, "no migration with UID"},
+		"no VM": {[]client.Object{migration()}, plain, "reading VirtualMachineInstance"},
+		"a VM made anew": {[]client.Object{migration(), other}, plain,
+			"controller is not VirtualMachineInstance"},
+		"another VM's": {migrating(), of(func(p *corev1.Pod) {
+			p.OwnerReferences[0].UID = "vmi-web"
+		}), "controller is not VirtualMachineInstance"},
+		"no owner": {migrating(), of(func(p *corev1.Pod) { p.OwnerReferences = nil }),
+			"controller is not VirtualMachineInstance"},
+		"owned alone": {migrating(), of(func(p *corev1.Pod) {
+			p.OwnerReferences[0].Controller = nil
+		}), "controller is not VirtualMachineInstance"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(test.objects, namespace(), raised(), reservation(), kubevirtObject())...)
+			w := newWorld(t, append(test.objects, namespace(), raised(), reservation(),
+				kubevirtObject())...)
 			unnoted(t, w, virtController, test.pod, test.why)
 		})
 	}
 }
 
-func ended(phase kubevirtv1.VirtualMachineInstanceMigrationPhase) func(*kubevirtv1.VirtualMachineInstanceMigration) {
+func ended(
+	phase kubevirtv1.VirtualMachineInstanceMigrationPhase,
+) func(*kubevirtv1.VirtualMachineInstanceMigration) {
 	return func(m *kubevirtv1.VirtualMachineInstanceMigration) { m.Status.Phase = phase }
 }
 
@@ -178,7 +194,8 @@ func TestLikelyTargets(t *testing.T) {
 		})
 	}
 	multus := edit(instance(), func(v *kubevirtv1.VirtualMachineInstance) {
-		v.Spec.Networks = []kubevirtv1.Network{{NetworkSource: kubevirtv1.NetworkSource{Multus: &kubevirtv1.MultusNetwork{}}}}
+		v.Spec.Networks = []kubevirtv1.Network{
+			{NetworkSource: kubevirtv1.NetworkSource{Multus: &kubevirtv1.MultusNetwork{}}}}
 	})
 	of := func(memory string, change ...func(*corev1.Pod)) *corev1.Pod {
 		pod := made(memory, "m-db")
@@ -193,27 +210,43 @@ func TestLikelyTargets(t *testing.T) {
 		pod     *corev1.Pod
 		why     string // empty: recorded
 	}{
-		"twice the estimate":           {instance(), nil, of(most), ""},
-		"more":                         {instance(), nil, of(more), "limits.memory: 17603Mi, want at most 17602Mi"},
-		"of another resource":          {instance(), nil, of("1Gi", with("cpu", "5")), "limits.cpu: 5, want at most"},
-		"twice a small launcher":       {instance(), launcher("db", "1", "1Gi"), of(most), ""},
-		"twice a resized one":          {instance(), resized, of("20Gi"), ""},
-		"more than that":               {instance(), resized, of("20481Mi"), "limits.memory: 20481Mi, want at most 20Gi"},
-		"resized, and active":          {active(resized.UID), resized, of("20Gi"), ""},
-		"resized, and not active":      {active("another"), resized, of("20Gi"), "want at most 17602Mi"},
-		"resized, and elsewhere":       {instance(), edit(resized, func(p *corev1.Pod) { p.Spec.NodeName = "node-2" }), of("20Gi"), "want at most 17602Mi"},
-		"resized, and ended":           {instance(), edit(resized, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), of("20Gi"), "want at most 17602Mi"},
-		"resized, and another VM's":    {instance(), edit(resized, func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" }), of("20Gi"), "want at most 17602Mi"},
-		"an earlier target":            {instance(), edit(resized, func(p *corev1.Pod) { p.Labels[kubevirtv1.MigrationJobLabel] = "m-db" }), of("20Gi"), "want at most 17602Mi"},
-		"a device that the VM has":     {instance(), gpus, of("5Gi", with(device, "2")), ""},
-		"more of it":                   {instance(), gpus, of("5Gi", with(device, "3")), device + ": 3, want at most 2"},
-		"a device from nowhere":        {instance(), nil, of("5Gi", with(device, "1")), device + ": 1, want at most 0"},
+		"twice the estimate": {instance(), nil, of(most), ""},
+		"more": {instance(), nil, of(more), "limits.memory: 17603Mi, " +
+			"want at most 17602Mi"},
+		"of another resource": {instance(), nil, of("1Gi", with("cpu", "5")),
+			"limits.cpu: 5, want at most"},
+		"twice a small launcher": {instance(), launcher("db", "1", "1Gi"), of(most), ""},
+		"twice a resized one":    {instance(), resized, of("20Gi"), ""},
+		"more than that": {instance(), resized, of("20481Mi"),
+			"limits.memory: 20481Mi, want at most 20Gi"},
+		"resized, and active": {active(resized.UID), resized, of("20Gi"), ""},
+		"resized, and not active": {active("another"), resized, of("20Gi"),
+			"want at most 17602Mi"},
+		"resized, and elsewhere": {instance(), edit(resized, func(p *corev1.Pod) {
+			p.Spec.NodeName = "node-2"
+		}), of("20Gi"), "want at most 17602Mi"},
+		"resized, and ended": {instance(), edit(resized, func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodFailed
+		}), of("20Gi"), "want at most 17602Mi"},
+		"resized, and another VM's": {instance(), edit(resized, func(p *corev1.Pod) {
+			p.OwnerReferences[0].UID = "x"
+		}), of("20Gi"), "want at most 17602Mi"},
+		"an earlier target": {instance(), edit(resized, func(p *corev1.Pod) {
+			p.Labels[kubevirtv1.MigrationJobLabel] = "m-db"
+		}), of("20Gi"), "want at most 17602Mi"},
+		"a device that the VM has": {instance(), gpus, of("5Gi", with(device, "2")), ""},
+		"more of it": {instance(), gpus, of("5Gi", with(device, "3")),
+			device + ": 3, want at most 2"},
+		"a device from nowhere": {instance(), nil, of("5Gi", with(device, "1")),
+			device + ": 1, want at most 0"},
 		"a device, maybe of a network": {multus, nil, of("5Gi", with(device, "1")), ""},
-		"resource without a quota":     {instance(), nil, of("5Gi", with("ephemeral-storage", "1Ti")), ""},
+		"resource without a quota": {instance(), nil,
+			of("5Gi", with("ephemeral-storage", "1Ti")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := edit(raised(), hard("requests."+device, "4"))
-			objects := []client.Object{namespace(), q, reservation(), kubevirtObject(), migration(), test.vmi}
+			objects := []client.Object{namespace(), q, reservation(), kubevirtObject(),
+				migration(), test.vmi}
 			if test.present != nil {
 				objects = append(objects, test.present)
 			}

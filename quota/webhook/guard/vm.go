@@ -47,7 +47,9 @@ func (c Config) judgeVM(ctx context.Context, r admission.Request) error {
 
 // judgeSize checks a VM that should run. If it already should have (was is not nil), only the
 // growth by this change counts.
-func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.VirtualMachine, what string) error {
+func (c Config) judgeSize(
+	ctx context.Context, user string, was, is *kubevirtv1.VirtualMachine, what string,
+) error {
 	s, err := c.read(ctx, is.Namespace)
 	if err != nil || terminating(s.Namespace) || len(s.Quotas) == 0 {
 		return err
@@ -77,7 +79,8 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 	}
 	accounts, _ := quota.Accounts(s, c.Quota)
 	if lacking := quota.LackingForReplacement(accounts, launcher.Pod, has); lacking != "" {
-		return refuse("%s could not start again: %s. Stop another VM, or raise the quota", what, lacking)
+		return refuse("%s could not start again: %s. Stop another VM, or raise the quota",
+			what, lacking)
 	}
 	return nil
 }
@@ -89,10 +92,13 @@ func tooLarge(l estimate.Launcher, lacking string, grows bool) string {
 		needs = "it grows by"
 	}
 	if l.LimitRatio > 0 {
-		limit = fmt.Sprintf("; the VM has no memory limit, so KubeVirt sets it to %g times the request", l.LimitRatio)
+		limit = fmt.Sprintf("; the VM has no memory limit, so KubeVirt sets it to %g times the "+
+			"request", l.LimitRatio)
 	}
-	return fmt.Sprintf("%s more than is free: %s. %s of its memory are the launcher's overhead, which KubeVirt adds to the guest's%s. "+
-		"Stop another VM, wait until migrations have ended, or raise the quota", needs, lacking, &l.Overhead, limit)
+	return fmt.Sprintf("%s more than is free: %s. %s of its memory are the launcher's overhead, "+
+		"which KubeVirt adds to the guest's%s. "+
+		"Stop another VM, wait until migrations have ended, or raise the quota", needs, lacking,
+		&l.Overhead, limit)
 }
 
 // createsLauncher reports whether a request leads to a launcher, or to a larger one.
@@ -146,7 +152,8 @@ func sameSize(was, is *kubevirtv1.VirtualMachine) bool {
 func largestCharge(s quota.Snapshot, vm string) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range s.Pods {
-		if vmOf(pod) == vm && pod.Labels[kubevirtv1.AppLabel] == quota.LauncherApp && quota.Charged(pod, s.Now) {
+		if vmOf(pod) == vm && pod.Labels[kubevirtv1.AppLabel] == quota.LauncherApp &&
+			quota.Charged(pod, s.Now) {
 			sum = quota.Max(sum, quota.Charge(pod))
 		}
 	}

@@ -19,7 +19,8 @@ func vm(strategy kubevirtv1.VirtualMachineRunStrategy, memory string) *kubevirtv
 	v.Spec.RunStrategy = &strategy
 	v.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{}
 	v.Spec.Template.Spec.Domain = kubevirtv1.DomainSpec{
-		CPU: &kubevirtv1.CPU{Cores: 2}, Memory: &kubevirtv1.Memory{Guest: new(resource.MustParse(memory))},
+		CPU:    &kubevirtv1.CPU{Cores: 2},
+		Memory: &kubevirtv1.Memory{Guest: new(resource.MustParse(memory))},
 	}
 	return v
 }
@@ -30,7 +31,8 @@ func running(v *kubevirtv1.VirtualMachine) { v.Status.Created = true }
 func actions(all ...kubevirtv1.StateChangeRequestAction) func(*kubevirtv1.VirtualMachine) {
 	return func(v *kubevirtv1.VirtualMachine) {
 		for _, action := range all {
-			v.Status.StateChangeRequests = append(v.Status.StateChangeRequests, kubevirtv1.VirtualMachineStateChangeRequest{Action: action})
+			v.Status.StateChangeRequests = append(v.Status.StateChangeRequests,
+				kubevirtv1.VirtualMachineStateChangeRequest{Action: action})
 		}
 	}
 }
@@ -39,7 +41,9 @@ func label(v *kubevirtv1.VirtualMachine) {
 	v.Spec.Template.ObjectMeta.Labels = map[string]string{"a": "b"}
 }
 
-func rerun(v *kubevirtv1.VirtualMachine) { v.Status.RunStrategy = kubevirtv1.RunStrategyRerunOnFailure }
+func rerun(v *kubevirtv1.VirtualMachine) {
+	v.Status.RunStrategy = kubevirtv1.RunStrategyRerunOnFailure
+}
 
 const (
 	always = kubevirtv1.RunStrategyAlways
@@ -49,7 +53,9 @@ const (
 
 // large is refused by a quota with 8 GiB free.
 func large() []string {
-	return []string{"VirtualMachine web does not fit", "ResourceQuota default", "limits.memory: requested", "free 8Gi", "276Mi of its memory are the launcher's overhead", "2 times the request"}
+	return []string{"VirtualMachine web does not fit", "ResourceQuota default",
+		"limits.memory: requested", "free 8Gi", "276Mi of its memory are the launcher's overhead",
+		"2 times the request"}
 }
 
 // grown is large for a VM that should have been running before.
@@ -62,15 +68,25 @@ func TestVMs(t *testing.T) {
 		why         []string
 		subresource string
 	}{
-		"made":                            {nil, vm(always, "3Gi"), nil, ""},
-		"made, large":                     {nil, vm(always, "4Gi"), large(), ""},
-		"made, large, once":               {nil, vm(kubevirtv1.RunStrategyOnce, "4Gi"), large(), ""},
-		"made, large, rerun":              {nil, vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), large(), ""},
-		"made, large, halted":             {nil, vm(halted, "4Gi"), nil, ""},
-		"made, large, manual":             {nil, vm(manual, "4Gi"), nil, ""},
-		"made, large, deprecated":         {nil, edit(vm(halted, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.RunStrategy, v.Spec.Running = nil, new(true) }), large(), ""},
-		"two strategies are no VM":        {nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Running = new(true) }), nil, ""},
-		"no template is no VM":            {nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Template = nil }), nil, ""},
+		"made":        {nil, vm(always, "3Gi"), nil, ""},
+		"made, large": {nil, vm(always, "4Gi"), large(), ""},
+		"made, large, once": {nil, vm(kubevirtv1.RunStrategyOnce, "4Gi"),
+			large(), ""},
+		"made, large, rerun": {nil, vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"),
+			large(), ""},
+		"made, large, halted": {nil, vm(halted, "4Gi"), nil, ""},
+		"made, large, manual": {nil, vm(manual, "4Gi"), nil, ""},
+		"made, large, deprecated": {nil,
+			edit(vm(halted, "4Gi"), func(v *kubevirtv1.VirtualMachine) {
+				v.Spec.RunStrategy, v.Spec.Running = nil, new(true)
+			}), large(), ""},
+		"two strategies are no VM": {nil,
+			edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) {
+				v.Spec.Running = new(true)
+			}), nil, ""},
+		"no template is no VM": {nil,
+			edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Template = nil }),
+			nil, ""},
 		"started":                         {vm(halted, "3Gi"), vm(always, "3Gi"), nil, ""},
 		"started, large":                  {vm(halted, "4Gi"), vm(always, "4Gi"), large(), ""},
 		"stopped, large":                  {vm(always, "4Gi"), vm(halted, "4Gi"), nil, ""},
@@ -79,16 +95,30 @@ func TestVMs(t *testing.T) {
 		"changed while it runs":           {vm(always, "1Gi"), vm(always, "6Gi"), grown(), ""},
 		"changed a little":                {vm(always, "1Gi"), vm(always, "4Gi"), nil, ""},
 		"changed, and did not fit before": {vm(always, "9Gi"), vm(always, "8Gi"), nil, ""},
-		"metadata":                        {vm(always, "4Gi"), edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Labels = map[string]string{"a": "b"} }), nil, ""},
-		"manual, changed, runs":           {edit(vm(manual, "1Gi"), running), edit(vm(manual, "6Gi"), running), grown(), ""},
-		"rerun, has been stopped":         {edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "1Gi"), rerun), edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), rerun), nil, ""},
-		"deleted with its finalizers":     {vm(always, "1Gi"), edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.DeletionTimestamp = ending().DeletionTimestamp }), nil, ""},
-		"status: start":                   {vm(manual, "3Gi"), edit(vm(manual, "3Gi"), actions(starts)), nil, "status"},
-		"status: start, large":            {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(starts)), large(), "status"},
-		"status: paused start, large":     {vm(halted, "4Gi"), edit(vm(halted, "4Gi"), actions(starts)), large(), "status"},
-		"status: restart, large":          {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(stops, starts)), large(), "status"},
-		"status: stop":                    {vm(always, "4Gi"), edit(vm(always, "4Gi"), actions(stops)), nil, "status"},
-		"status: start was asked for":     {edit(vm(manual, "4Gi"), actions(starts)), edit(edit(vm(manual, "4Gi"), actions(starts)), running), nil, "status"},
+		"metadata": {vm(always, "4Gi"),
+			edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) {
+				v.Labels = map[string]string{"a": "b"}
+			}), nil, ""},
+		"manual, changed, runs": {edit(vm(manual, "1Gi"), running),
+			edit(vm(manual, "6Gi"), running), grown(), ""},
+		"rerun, has been stopped": {edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "1Gi"),
+			rerun), edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), rerun), nil, ""},
+		"deleted with its finalizers": {vm(always, "1Gi"),
+			edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) {
+				v.DeletionTimestamp = ending().DeletionTimestamp
+			}), nil, ""},
+		"status: start": {vm(manual, "3Gi"), edit(vm(manual, "3Gi"), actions(starts)),
+			nil, "status"},
+		"status: start, large": {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(starts)),
+			large(), "status"},
+		"status: paused start, large": {vm(halted, "4Gi"), edit(vm(halted, "4Gi"), actions(starts)),
+			large(), "status"},
+		"status: restart, large": {vm(manual, "4Gi"),
+			edit(vm(manual, "4Gi"), actions(stops, starts)), large(), "status"},
+		"status: stop": {vm(always, "4Gi"), edit(vm(always, "4Gi"), actions(stops)),
+			nil, "status"},
+		"status: start was asked for": {edit(vm(manual, "4Gi"), actions(starts)),
+			edit(edit(vm(manual, "4Gi"), actions(starts)), running), nil, "status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, namespace(), quiet(), kubevirtObject())
@@ -110,13 +140,17 @@ func TestRunningVMs(t *testing.T) {
 		was, is *kubevirtv1.VirtualMachine
 		why     []string
 	}{
-		"restarted as it is": {vm(manual, "2Gi"), edit(vm(manual, "2Gi"), actions(kubevirtv1.StopRequest, kubevirtv1.StartRequest)), nil},
-		"shrunk":             {vm(always, "2Gi"), vm(always, "1Gi"), nil},
-		"labelled":           {vm(always, "4Gi"), edit(vm(always, "4Gi"), label), nil}, // larger than its launcher, but unchanged
-		"grown":              {vm(always, "2Gi"), vm(always, "3Gi"), []string{"it grows by", "limits.memory: requested"}},
+		"restarted as it is": {vm(manual, "2Gi"),
+			edit(vm(manual, "2Gi"), actions(kubevirtv1.StopRequest, kubevirtv1.StartRequest)), nil},
+		"shrunk": {vm(always, "2Gi"), vm(always, "1Gi"), nil},
+		// larger than its launcher, but unchanged
+		"labelled": {vm(always, "4Gi"), edit(vm(always, "4Gi"), label), nil},
+		"grown": {vm(always, "2Gi"), vm(always, "3Gi"),
+			[]string{"it grows by", "limits.memory: requested"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, namespace(), q, kubevirtObject(), launcher("web", "2015m", "4992Mi"), launcher("other", "2", "9Gi"))
+			w := newWorld(t, namespace(), q, kubevirtObject(), launcher("web", "2015m", "4992Mi"),
+				launcher("other", "2", "9Gi"))
 			r := ask(t, admissionv1.Update, test.was, test.is)
 			if len(test.is.Status.StateChangeRequests) > 0 {
 				r.SubResource = "status"
@@ -129,7 +163,8 @@ func TestRunningVMs(t *testing.T) {
 // TestRestartOverTheQuota: a VM beyond its quota could not start again.
 func TestRestartOverTheQuota(t *testing.T) {
 	over := quiet()
-	over.Status.Used = list("limits.cpu", "8", "limits.memory", "18Gi", "pods", "10") // 2Gi above the limit
+	// 2Gi above the limit
+	over.Status.Used = list("limits.cpu", "8", "limits.memory", "18Gi", "pods", "10")
 	restarted := func(memory string) *kubevirtv1.VirtualMachine {
 		return edit(vm(manual, memory), actions(kubevirtv1.StopRequest, kubevirtv1.StartRequest))
 	}
@@ -138,13 +173,16 @@ func TestRestartOverTheQuota(t *testing.T) {
 		sub     string
 		why     []string
 	}{
-		"as it is":           {vm(manual, "2Gi"), restarted("2Gi"), "status", []string{"VirtualMachine web could not start again", "free 2944Mi"}},
+		"as it is": {vm(manual, "2Gi"), restarted("2Gi"), "status",
+			[]string{"VirtualMachine web could not start again", "free 2944Mi"}},
 		"as small as is due": {vm(manual, "1Gi"), restarted("1Gi"), "status", nil},
-		"stopped":            {vm(manual, "2Gi"), edit(vm(manual, "2Gi"), actions(kubevirtv1.StopRequest)), "status", nil},
-		"shrunk":             {vm(always, "2Gi"), vm(always, "1Gi"), "", nil},
+		"stopped": {vm(manual, "2Gi"),
+			edit(vm(manual, "2Gi"), actions(kubevirtv1.StopRequest)), "status", nil},
+		"shrunk": {vm(always, "2Gi"), vm(always, "1Gi"), "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, namespace(), over, kubevirtObject(), launcher("web", "2015m", "4992Mi"), launcher("other", "2", "9Gi"))
+			w := newWorld(t, namespace(), over, kubevirtObject(),
+				launcher("web", "2015m", "4992Mi"), launcher("other", "2", "9Gi"))
 			r := ask(t, admissionv1.Update, test.was, test.is)
 			r.SubResource = test.sub
 			want(t, guard.NewVM(w.guard).Handle(t.Context(), r), test.why...)
@@ -157,7 +195,8 @@ func TestEndedLaunchers(t *testing.T) {
 	ended := launcher("web", "2015m", "4992Mi")
 	ended.Status.Phase = corev1.PodFailed
 	w := newWorld(t, namespace(), quiet(), kubevirtObject(), ended)
-	want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, vm(halted, "4Gi"), vm(always, "4Gi"))), large()...)
+	want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, vm(halted, "4Gi"),
+		vm(always, "4Gi"))), large()...)
 }
 
 // TestReservedShare: neither reservations nor the maintenance share are free for VMs.
@@ -169,8 +208,9 @@ func TestReservedShare(t *testing.T) {
 		size    string
 		why     []string
 	}{
-		"fits beside":          {[]client.Object{namespace(), full, reservation()}, "3Gi", nil},
-		"would take of it":     {[]client.Object{namespace(), full, reservation()}, "4Gi", []string{"free 8Gi", "reserved for 1 migrations"}},
+		"fits beside": {[]client.Object{namespace(), full, reservation()}, "3Gi", nil},
+		"would take of it": {[]client.Object{namespace(), full, reservation()}, "4Gi",
+			[]string{"free 8Gi", "reserved for 1 migrations"}},
 		"no reservation":       {[]client.Object{namespace(), full}, "4Gi", nil},
 		"the migrations' half": {[]client.Object{half, quiet()}, "1Gi", []string{"free 0"}},
 	} {
@@ -204,14 +244,17 @@ func TestVMsWithoutLimits(t *testing.T) {
 	}{
 		"without limits, twice 4Gi": {quiet(), vm(always, "4Gi"), large()},
 		"with limits, 4Gi":          {quiet(), limited("4Gi"), nil},
-		"with limits, 8Gi":          {quiet(), limited("8Gi"), []string{"limits.memory: requested", "free 8Gi"}},
-		"no limit is wanted, 7Gi":   {requests, vm(always, "7Gi"), nil},
-		"no limit is wanted, 8Gi":   {requests, vm(always, "8Gi"), []string{"requests.memory: requested", "free 8Gi"}},
-		"no memory in the spec":     {quiet(), bare, nil},
+		"with limits, 8Gi": {quiet(), limited("8Gi"),
+			[]string{"limits.memory: requested", "free 8Gi"}},
+		"no limit is wanted, 7Gi": {requests, vm(always, "7Gi"), nil},
+		"no limit is wanted, 8Gi": {requests, vm(always, "8Gi"),
+			[]string{"requests.memory: requested", "free 8Gi"}},
+		"no memory in the spec": {quiet(), bare, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, namespace(), test.quota, kubevirtObject())
-			want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Create, nil, test.vm)), test.why...)
+			want(t, guard.NewVM(w.guard).Handle(t.Context(),
+				ask(t, admissionv1.Create, nil, test.vm)), test.why...)
 		})
 	}
 }
@@ -228,15 +271,18 @@ func TestShim(t *testing.T) {
 		shim bool
 		why  []string
 	}{
-		"not requested":      {plain, namespace(), true, nil},
-		"the VM":             {asks, namespace(), true, []string{"limits.memory: requested 8254Mi, free 8Gi"}},
-		"its namespace":      {plain, namespace(api.InjectSidecarKey, "true"), true, []string{"limits.memory: requested 8254Mi"}},
+		"not requested": {plain, namespace(), true, nil},
+		"the VM": {asks, namespace(), true,
+			[]string{"limits.memory: requested 8254Mi, free 8Gi"}},
+		"its namespace": {plain, namespace(api.InjectSidecarKey, "true"), true,
+			[]string{"limits.memory: requested 8254Mi"}},
 		"there is none here": {asks, namespace(), false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.ns, quiet(), kubevirtObject())
 			w.guard.Shim = test.shim
-			want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Create, nil, test.vm)), test.why...)
+			want(t, guard.NewVM(w.guard).Handle(t.Context(),
+				ask(t, admissionv1.Create, nil, test.vm)), test.why...)
 		})
 	}
 }
@@ -244,9 +290,11 @@ func TestShim(t *testing.T) {
 // TestOptedOut: the guard refuses no VM in an opted-out quota, with or without a share.
 func TestOptedOut(t *testing.T) {
 	out := edit(quiet(), optOut)
-	for _, ns := range []*corev1.Namespace{namespace(), namespace(shareKey, `{"limitsCpuPercent":50,"limitsMemoryPercent":50}`)} {
+	for _, ns := range []*corev1.Namespace{namespace(),
+		namespace(shareKey, `{"limitsCpuPercent":50,"limitsMemoryPercent":50}`)} {
 		w := newWorld(t, ns, out, kubevirtObject())
-		want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))))
+		want(t, guard.NewVM(w.guard).Handle(t.Context(),
+			ask(t, admissionv1.Create, nil, vm(always, "4Gi"))))
 		r := ask(t, admissionv1.Create, nil, made("9Gi", ""))
 		r.Namespace = "vms"
 		want(t, guard.NewLauncher(w.guard).Handle(t.Context(), r))
@@ -255,12 +303,14 @@ func TestOptedOut(t *testing.T) {
 
 // TestVMsOfOthers: requests of exempt users, and of virt-controller for its launchers.
 func TestVMsOfOthers(t *testing.T) {
-	start := ask(t, admissionv1.Create, nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Namespace = "" }))
+	start := ask(t, admissionv1.Create, nil,
+		edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Namespace = "" }))
 	start.Namespace = "vms"
 	h := guard.NewVM(newWorld(t, namespace(), quiet(), kubevirtObject()).guard)
 	start.UserInfo.Username = virtController
 	want(t, h.Handle(t.Context(), start))
-	start.UserInfo.Username = "system:serviceaccount:kubevirt:kubevirt-apiserver" // starts VMs for users
+	// starts VMs for users
+	start.UserInfo.Username = "system:serviceaccount:kubevirt:kubevirt-apiserver"
 	want(t, h.Handle(t.Context(), start), large()...)
 	start.UserInfo.Username = own
 	want(t, h.Handle(t.Context(), start))
@@ -285,9 +335,11 @@ func TestVMOfAnUnknownKubeVirt(t *testing.T) {
 // TestScopes: only quotas with scopes that include the launcher count.
 func TestScopes(t *testing.T) {
 	q := edit(quiet(), func(q *corev1.ResourceQuota) {
-		q.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
-			{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}},
-		}}
+		q.Spec.ScopeSelector = &corev1.ScopeSelector{
+			MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+				{ScopeName: corev1.ResourceQuotaScopePriorityClass,
+					Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}},
+			}}
 	})
 	h := guard.NewVM(newWorld(t, namespace(), q, kubevirtObject()).guard)
 	want(t, h.Handle(t.Context(), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))))

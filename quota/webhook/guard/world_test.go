@@ -46,7 +46,8 @@ func inVMs(name string) metav1.ObjectMeta {
 }
 
 func namespace(annotations ...string) *corev1.Namespace {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{}}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms",
+		Annotations: map[string]string{}}}
 	for i := 0; i < len(annotations); i += 2 {
 		ns.Annotations[annotations[i]] = annotations[i+1]
 	}
@@ -86,7 +87,8 @@ func reservation() *v1alpha1.MigrationReservation {
 	r := &v1alpha1.MigrationReservation{ObjectMeta: inVMs("m-db")}
 	r.Spec.Migration = v1alpha1.Reference{Name: "migrate-db", UID: "m-db"}
 	r.Spec.VMI = v1alpha1.Reference{Name: "db", UID: "vmi-db"}
-	r.Spec.Pods = []v1alpha1.ReservedPod{{Role: v1alpha1.RoleLauncher, Charge: list("limits.cpu", "2", "limits.memory", "4Gi", "pods", "1")}}
+	r.Spec.Pods = []v1alpha1.ReservedPod{{Role: v1alpha1.RoleLauncher,
+		Charge: list("limits.cpu", "2", "limits.memory", "4Gi", "pods", "1")}}
 	return r
 }
 
@@ -94,14 +96,17 @@ func reservation() *v1alpha1.MigrationReservation {
 func launcher(vm, cpu, memory string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: inVMs("virt-launcher-" + vm)}
 	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher"}
-	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachineInstance", Name: vm, UID: types.UID("vmi-" + vm), Controller: new(true)}}
-	pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: list("cpu", cpu, "memory", memory)}}}
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachineInstance", Name: vm,
+		UID: types.UID("vmi-" + vm), Controller: new(true)}}
+	pod.Spec.Containers = []corev1.Container{
+		{Resources: corev1.ResourceRequirements{Limits: list("cpu", cpu, "memory", memory)}}}
 	pod.Status.Phase = corev1.PodRunning
 	return pod
 }
 
 func kubevirtObject() *kubevirtv1.KubeVirt {
-	k := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}}
+	k := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt",
+		Name: "kubevirt"}}
 	k.Status.ObservedKubeVirtVersion = "v1.7.0"
 	return k
 }
@@ -121,8 +126,10 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w := &world{}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption) error {
 			if _, ok := o.(*corev1.Namespace); ok && w.breaks != nil {
 				return w.breaks
 			}
@@ -148,7 +155,8 @@ func raw(t testing.TB, o client.Object) runtime.RawExtension {
 // ask is a request of user eve. Either object may be nil.
 func ask(t *testing.T, operation admissionv1.Operation, was, is client.Object) admission.Request {
 	t.Helper()
-	r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation, UserInfo: authenticationv1.UserInfo{Username: eve}}}
+	r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation,
+		UserInfo: authenticationv1.UserInfo{Username: eve}}}
 	for _, o := range []client.Object{was, is} {
 		if o != nil {
 			r.Namespace, r.Name = o.GetNamespace(), o.GetName()
@@ -188,7 +196,8 @@ func edit[T client.Object](o T, change func(T)) T {
 
 func (w *world) handlers() map[string]admission.Handler {
 	return map[string]admission.Handler{
-		"quota": guard.NewQuota(w.guard), "namespace": guard.NewNamespace(w.guard), "VM": guard.NewVM(w.guard),
+		"quota": guard.NewQuota(w.guard), "namespace": guard.NewNamespace(w.guard),
+		"VM":      guard.NewVM(w.guard),
 		"restore": guard.NewRestore(w.guard), "launcher": guard.NewLauncher(w.guard),
 	}
 }

@@ -14,8 +14,10 @@ import (
 // server's answers come from memory.
 func BenchmarkHandle(b *testing.B) {
 	source := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))
-	h := New(Config{Reader: reader(b, interceptor.Funcs{}, newVMI(withGPUs(2)), &source), Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}})
-	req := request(b, newTarget(map[string]string{api.InjectSidecarKey: "true", api.InjectPreStopKey: "true"}))
+	h := New(Config{Reader: reader(b, interceptor.Funcs{}, newVMI(withGPUs(2)), &source),
+		Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}})
+	req := request(b,
+		newTarget(map[string]string{api.InjectSidecarKey: "true", api.InjectPreStopKey: "true"}))
 	took := make([]time.Duration, 0, b.N)
 	for b.Loop() {
 		start := time.Now()
@@ -30,7 +32,8 @@ func BenchmarkHandle(b *testing.B) {
 }
 
 func BenchmarkMutate(b *testing.B) {
-	in := input(newPod(map[string]string{api.InjectSidecarKey: "true", api.InjectPreStopKey: "true"}), newVMI(withGPUs(2)))
+	in := input(newPod(map[string]string{api.InjectSidecarKey: "true",
+		api.InjectPreStopKey: "true"}), newVMI(withGPUs(2)))
 	for b.Loop() {
 		if out, err := Mutate(in); err != nil || out.Pod == nil {
 			b.Fatal(err)

@@ -22,7 +22,8 @@ var (
 
 func readDoc(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to", "launcher-webhook.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to",
+		"launcher-webhook.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,10 +43,12 @@ func TestDocumentedExamples(t *testing.T) {
 			t.Fatalf("%v, version %q:\n%s", err, version, blocks[i][1])
 		}
 		pod := newPod(vmi.Annotations)
-		pod.Spec.Containers[0].Resources = resources("200m", "2300Mi", "2", "3Gi") // as recorded in the documentation
+		// as recorded in the documentation
+		pod.Spec.Containers[0].Resources = resources("200m", "2300Mi", "2", "3Gi")
 		in := input(pod, vmi)
 		in.Cluster = cluster(version[1])
-		got, err := yaml.Marshal(map[string]any{"metadata": map[string]any{"annotations": mutated(t, in).Annotations}})
+		got, err := yaml.Marshal(
+			map[string]any{"metadata": map[string]any{"annotations": mutated(t, in).Annotations}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +71,8 @@ func asYAML(t *testing.T, text string) any {
 func TestDocumentedKeys(t *testing.T) {
 	doc := readDoc(t)
 	for _, key := range []string{
-		api.InjectSidecarKey, api.InjectPreStopKey, api.AddedKey, api.RenderedKey, api.RequiresLockKey, api.GuestMemoryKey, api.DevicesKey, api.ValueKey, api.LauncherKey,
+		api.InjectSidecarKey, api.InjectPreStopKey, api.AddedKey, api.RenderedKey,
+		api.RequiresLockKey, api.GuestMemoryKey, api.DevicesKey, api.ValueKey, api.LauncherKey,
 	} {
 		if !regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(key)).MatchString(doc) {
 			t.Errorf("no table has %s", key)
@@ -81,14 +85,17 @@ func TestDocumentedFigures(t *testing.T) {
 	doc := strings.Join(strings.Fields(readDoc(t)), " ") // a figure may be split over two lines
 	r := sidecar.Resources(false)
 	for what, want := range map[string]string{
-		"resources": r.Limits.Memory().String() + " and " + r.Requests.Cpu().String() + " to " + r.Limits.Cpu().String() + " CPU",
-		"between":   "waits for 15 seconds more", "after": "at least 45 seconds more", "least": "has 5 seconds less",
+		"resources": r.Limits.Memory().String() + " and " + r.Requests.Cpu().String() + " to " +
+			r.Limits.Cpu().String() + " CPU",
+		"between": "waits for 15 seconds more", "after": "at least 45 seconds more",
+		"least": "has 5 seconds less",
 	} {
 		if !strings.Contains(doc, want) {
 			t.Errorf("%s: %q is not documented", what, want)
 		}
 	}
-	if guestMargin.Seconds() != 15 || podMargin.Seconds() != 45 || minMargin.Seconds() != 5 || maxGrace.Hours() != 1 || timeout.Seconds() != 3 {
+	if guestMargin.Seconds() != 15 || podMargin.Seconds() != 45 || minMargin.Seconds() != 5 ||
+		maxGrace.Hours() != 1 || timeout.Seconds() != 3 {
 		t.Error("other durations than are documented")
 	}
 }

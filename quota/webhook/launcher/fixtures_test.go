@@ -24,14 +24,16 @@ func cluster(version string) virt.Cluster {
 	if err != nil {
 		panic(err)
 	}
-	return virt.Cluster{Namespace: "kubevirt", Version: v, Configuration: &kubevirtv1.KubeVirtConfiguration{}}
+	return virt.Cluster{Namespace: "kubevirt", Version: v,
+		Configuration: &kubevirtv1.KubeVirtConfiguration{}}
 }
 
 // newVMI is a VM of 2 GiB and two vCPUs in a cluster. It needs no memory lock.
 func newVMI(change ...func(*kubevirtv1.VirtualMachineInstance)) *kubevirtv1.VirtualMachineInstance {
 	guest := resource.MustParse("2Gi")
 	vmi := &kubevirtv1.VirtualMachineInstance{
-		TypeMeta:   metav1.TypeMeta{APIVersion: kubevirtv1.GroupVersion.String(), Kind: "VirtualMachineInstance"},
+		TypeMeta: metav1.TypeMeta{APIVersion: kubevirtv1.GroupVersion.String(),
+			Kind: "VirtualMachineInstance"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "vm", UID: "vmi-uid"},
 	}
 	vmi.Spec.Architecture = "amd64"
@@ -57,29 +59,40 @@ func newPod(annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "vms", GenerateName: "virt-launcher-vm-",
-			Labels:          map[string]string{kubevirtv1.AppLabel: "virt-launcher", kubevirtv1.CreatedByLabel: "vmi-uid"},
-			Annotations:     annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vmi, kubevirtv1.VirtualMachineInstanceGroupVersionKind)},
+			Labels: map[string]string{kubevirtv1.AppLabel: "virt-launcher",
+				kubevirtv1.CreatedByLabel: "vmi-uid"},
+			Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(vmi, kubevirtv1.VirtualMachineInstanceGroupVersionKind)},
 		},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: new(int64(60)),
-			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: &user, FSGroup: &user},
-			Volumes:                       []corev1.Volume{{Name: "libvirt-runtime", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
-			InitContainers:                []corev1.Container{{Name: "guest-console-log"}},
+			SecurityContext: &corev1.PodSecurityContext{RunAsUser: &user,
+				FSGroup: &user},
+			Volumes: []corev1.Volume{{Name: "libvirt-runtime",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			InitContainers: []corev1.Container{{Name: "guest-console-log"}},
 			Containers: []corev1.Container{{
 				Name: "compute", Resources: resources("200m", "2300Mi", "2", "3Gi"),
-				SecurityContext: &corev1.SecurityContext{RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: new(true)},
-				VolumeMounts:    []corev1.VolumeMount{{Name: "private", MountPath: "/var/run/kubevirt-private"}, {Name: "libvirt-runtime", MountPath: "/var/run/libvirt"}},
+				SecurityContext: &corev1.SecurityContext{RunAsUser: &user, RunAsGroup: &user,
+					RunAsNonRoot: new(true)},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "private", MountPath: "/var/run/kubevirt-private"},
+					{Name: "libvirt-runtime", MountPath: "/var/run/libvirt"}},
 			}},
 		},
 	}
 }
 
-func resources(requestCPU, requestMemory, limitCPU, limitMemory string) corev1.ResourceRequirements {
+func resources(
+	requestCPU, requestMemory, limitCPU, limitMemory string,
+) corev1.ResourceRequirements {
 	list := func(cpu, memory string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
+			corev1.ResourceMemory: resource.MustParse(memory)}
 	}
-	return corev1.ResourceRequirements{Requests: list(requestCPU, requestMemory), Limits: list(limitCPU, limitMemory)}
+	return corev1.ResourceRequirements{Requests: list(requestCPU, requestMemory),
+		Limits: list(limitCPU, limitMemory)}
 }
 
 // newTarget is a migration target.
@@ -90,7 +103,8 @@ func newTarget(annotations map[string]string) *corev1.Pod {
 }
 
 func input(pod *corev1.Pod, vmi *kubevirtv1.VirtualMachineInstance) Input {
-	return Input{Pod: pod, VMI: vmi, Cluster: cluster("1.7"), Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}}
+	return Input{Pod: pod, VMI: vmi, Cluster: cluster("1.7"),
+		Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}}
 }
 
 // mutated returns the mutated pod and expects no warning and no change in a second pass.
@@ -105,7 +119,8 @@ func mutated(t testing.TB, in Input) *corev1.Pod {
 	}
 	in.Pod = out.Pod
 	if again, err := Mutate(in); err != nil || again.Pod != nil {
-		t.Fatalf("a second pass made of\n%s\nthis:\n%s, %v", asJSON(t, out.Pod), asJSON(t, again.Pod), err)
+		t.Fatalf("a second pass made of\n%s\nthis:\n%s, %v", asJSON(t, out.Pod),
+			asJSON(t, again.Pod), err)
 	}
 	return out.Pod
 }

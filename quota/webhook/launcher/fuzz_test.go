@@ -22,8 +22,10 @@ func FuzzMutate(f *testing.F) {
 	}
 	for _, seed := range [][]string{
 		texts(newPod(nil), newVMI(withGPUs(1)), source),
-		texts(newTarget(map[string]string{api.InjectSidecarKey: "follow-limits", api.InjectPreStopKey: "true"}), newVMI(), source),
-		texts(newTarget(map[string]string{api.ResizeMemoryKey: "8Ei", api.ValueKey: "unlimited"}), newVMI(withGPUs(3)), newSource(infeasible)),
+		texts(newTarget(map[string]string{api.InjectSidecarKey: "follow-limits",
+			api.InjectPreStopKey: "true"}), newVMI(), source),
+		texts(newTarget(map[string]string{api.ResizeMemoryKey: "8Ei", api.ValueKey: "unlimited"}),
+			newVMI(withGPUs(3)), newSource(infeasible)),
 		{"{}", "{}", "{}"},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
@@ -31,7 +33,8 @@ func FuzzMutate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, podText, vmiText, sourceText string) {
 		in := input(&corev1.Pod{}, &kubevirtv1.VirtualMachineInstance{})
 		var source corev1.Pod
-		if errors.Join(json.Unmarshal([]byte(podText), in.Pod), json.Unmarshal([]byte(vmiText), in.VMI), json.Unmarshal([]byte(sourceText), &source)) != nil {
+		if errors.Join(json.Unmarshal([]byte(podText), in.Pod), json.Unmarshal([]byte(vmiText),
+			in.VMI), json.Unmarshal([]byte(sourceText), &source)) != nil {
 			return
 		}
 		in.Launchers = []corev1.Pod{source}
@@ -41,13 +44,15 @@ func FuzzMutate(f *testing.F) {
 		}
 		in.Pod = out.Pod
 		if again, err := Mutate(in); err != nil || again.Pod != nil {
-			t.Errorf("a second pass made of\n%s\nthis:\n%s, %v", asJSON(t, out.Pod), asJSON(t, again.Pod), err)
+			t.Errorf("a second pass made of\n%s\nthis:\n%s, %v", asJSON(t, out.Pod),
+				asJSON(t, again.Pod), err)
 		}
 	})
 }
 
 func FuzzReadReserved(f *testing.F) {
-	f.Add(`{"spec":{"domain":{"memory":{"reservedOverhead":{"requiresLock":"true","value":"1Gi"}}}}}`)
+	f.Add(
+		`{"spec":{"domain":{"memory":{"reservedOverhead":{"requiresLock":"true","value":"1Gi"}}}}}`)
 	f.Add(`{"spec":{"domain":{"memory":{"reservedOverhead":{"requiresLock":[],"value":1e300}}}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var object map[string]any

@@ -43,7 +43,9 @@ type Config struct {
 // seconds, the pod passes unchanged with a warning.
 func New(c Config) admission.Handler {
 	if c.Cluster == nil {
-		c.Cluster = func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, c.Reader) }
+		c.Cluster = func(ctx context.Context) (virt.Cluster, error) {
+			return virt.Read(ctx, c.Reader)
+		}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -107,11 +109,13 @@ func respond(in Input, log *slog.Logger) admission.Response {
 func patch(before, after *corev1.Pod) admission.Response {
 	from, err := json.Marshal(before)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the pod: %w", err))
+		return admission.Errored(http.StatusInternalServerError,
+			fmt.Errorf("writing the pod: %w", err))
 	}
 	to, err := json.Marshal(after)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the pod: %w", err))
+		return admission.Errored(http.StatusInternalServerError,
+			fmt.Errorf("writing the pod: %w", err))
 	}
 	return admission.PatchResponseFromRaw(from, to)
 }
@@ -154,7 +158,8 @@ func (h *handler) readVMI(ctx context.Context, in *Input) error {
 		return fmt.Errorf("VirtualMachineInstance %s/%s: %w", in.Pod.Namespace, name, err)
 	}
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, vmi); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object,
+		vmi); err != nil {
 		return fmt.Errorf("VirtualMachineInstance %s/%s: %w", in.Pod.Namespace, name, err)
 	}
 	in.VMI = vmi

@@ -32,10 +32,13 @@ func reader(t testing.TB, funcs interceptor.Funcs, objects ...client.Object) cli
 			t.Fatal(err)
 		}
 	}
-	kubevirt := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}}
+	kubevirt := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt",
+		Name: "kubevirt"}}
 	kubevirt.Status.ObservedKubeVirtVersion = "v1.7.0"
-	objects = append(objects, kubevirt, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}})
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
+	objects = append(objects, kubevirt,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}})
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(
+		funcs).Build()
 }
 
 // request creates a pod with a field unknown to this program.
@@ -45,8 +48,10 @@ func request(t testing.TB, pod *corev1.Pod) admission.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(raw), `"name":"compute"`, `"name":"compute","fromTheFuture":1`, 1)
-	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "vms", Object: runtime.RawExtension{Raw: []byte(text)}}}
+	text := strings.Replace(string(raw), `"name":"compute"`, `"name":"compute","fromTheFuture":1`,
+		1)
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "vms",
+		Object: runtime.RawExtension{Raw: []byte(text)}}}
 }
 
 // patched is the pod after a response.
@@ -77,9 +82,11 @@ func patched(t testing.TB, req admission.Request, resp admission.Response) *core
 // The handler's answer equals the decision of Mutate.
 func TestHandle(t *testing.T) {
 	vmi := newVMI(withGPUs(1))
-	h := New(Config{Reader: reader(t, interceptor.Funcs{}, vmi), Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}})
+	h := New(Config{Reader: reader(t, interceptor.Funcs{}, vmi),
+		Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}})
 	for name, annotations := range map[string]map[string]string{
-		"lock": nil, "beside others": {"a": "b"}, "sidecar and preStop": {api.InjectSidecarKey: "true", api.InjectPreStopKey: "true"},
+		"lock": nil, "beside others": {"a": "b"},
+		"sidecar and preStop": {api.InjectSidecarKey: "true", api.InjectPreStopKey: "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := request(t, newPod(annotations))
@@ -103,10 +110,12 @@ func TestHandleFirstWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	reserved := map[string]any{"requiresLock": "true", "value": "3Gi"}
-	if err := unstructured.SetNestedMap(object, reserved, "spec", "domain", "memory", "reservedOverhead"); err != nil {
+	if err := unstructured.SetNestedMap(object, reserved, "spec", "domain", "memory",
+		"reservedOverhead"); err != nil {
 		t.Fatal(err)
 	}
-	get := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+	get := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object,
+		o ...client.GetOption) error {
 		if u, ok := into.(*unstructured.Unstructured); ok {
 			u.Object = object
 			return nil
@@ -115,7 +124,8 @@ func TestHandleFirstWords(t *testing.T) {
 	}
 	req := request(t, newPod(nil))
 	resp := New(Config{Reader: reader(t, interceptor.Funcs{Get: get})}).Handle(t.Context(), req)
-	if got := patched(t, req, resp).Annotations; got[api.ValueKey] != "3Gi" || got[api.RequiresLockKey] != "true" {
+	if got := patched(t, req, resp).Annotations; got[api.ValueKey] != "3Gi" ||
+		got[api.RequiresLockKey] != "true" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -139,7 +149,8 @@ func TestHandleLeavesAlone(t *testing.T) {
 		if c.vmi != nil {
 			objects = append(objects, c.vmi)
 		}
-		resp := New(Config{Reader: reader(t, interceptor.Funcs{}, objects...)}).Handle(t.Context(), request(t, c.pod))
+		resp := New(Config{Reader: reader(t, interceptor.Funcs{}, objects...)}).Handle(t.Context(),
+			request(t, c.pod))
 		if !resp.Allowed || len(resp.Patches)+len(resp.Warnings) > 0 {
 			t.Errorf("%s: got %+v", name, resp)
 		}
@@ -147,24 +158,29 @@ func TestHandleLeavesAlone(t *testing.T) {
 }
 
 func TestHandleNoPod(t *testing.T) {
-	resp := New(Config{Reader: reader(t, interceptor.Funcs{})}).Handle(t.Context(), admission.Request{})
+	resp := New(Config{Reader: reader(t, interceptor.Funcs{})}).Handle(t.Context(),
+		admission.Request{})
 	if resp.Allowed || resp.Result.Code != 400 {
 		t.Errorf("got %+v", resp)
 	}
 }
 
 // failing is a reader that fails for one type.
-func failing[T client.Object, L client.ObjectList](t *testing.T, objects ...client.Object) client.Reader {
+func failing[T client.Object, L client.ObjectList](
+	t *testing.T, objects ...client.Object,
+) client.Reader {
 	t.Helper()
 	fault := errors.New("no answer")
 	return reader(t, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object,
+			o ...client.GetOption) error {
 			if _, ok := into.(T); ok {
 				return fault
 			}
 			return c.Get(ctx, key, into, o...)
 		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			o ...client.ListOption) error {
 			if _, ok := list.(L); ok {
 				return fault
 			}
@@ -184,15 +200,22 @@ func TestHandleUnread(t *testing.T) {
 		pod     *corev1.Pod
 		allowed bool
 	}{
-		"VMI":                      {failing[*unstructured.Unstructured, *unstructured.UnstructuredList](t, vmi), newPod(nil), true},
-		"KubeVirt":                 {failing[*pod, *kubevirtv1.KubeVirtList](t, vmi), newPod(nil), true},
-		"namespace":                {failing[*corev1.Namespace, *corev1.NamespaceList](t, vmi), newPod(nil), true},
-		"launchers":                {failing[*pod, *corev1.PodList](t, vmi), newTarget(nil), true},
-		"launchers, with sidecar":  {failing[*pod, *corev1.PodList](t, vmi), newTarget(map[string]string{api.InjectSidecarKey: "true"}), false},
-		"VMI, of a target":         {failing[*unstructured.Unstructured, *unstructured.UnstructuredList](t, vmi, &source), newTarget(nil), true},
-		"VMI, of a resized target": {failing[*unstructured.Unstructured, *unstructured.UnstructuredList](t, vmi, &resized), newTarget(nil), false},
+		"VMI": {failing[*unstructured.Unstructured,
+			*unstructured.UnstructuredList](t, vmi), newPod(nil), true},
+		"KubeVirt": {failing[*pod, *kubevirtv1.KubeVirtList](t, vmi),
+			newPod(nil), true},
+		"namespace": {failing[*corev1.Namespace, *corev1.NamespaceList](t, vmi),
+			newPod(nil), true},
+		"launchers": {failing[*pod, *corev1.PodList](t, vmi), newTarget(nil), true},
+		"launchers, with sidecar": {failing[*pod, *corev1.PodList](t, vmi),
+			newTarget(map[string]string{api.InjectSidecarKey: "true"}), false},
+		"VMI, of a target": {failing[*unstructured.Unstructured,
+			*unstructured.UnstructuredList](t, vmi, &source), newTarget(nil), true},
+		"VMI, of a resized target": {failing[*unstructured.Unstructured,
+			*unstructured.UnstructuredList](t, vmi, &resized), newTarget(nil), false},
 	} {
-		resp := New(Config{Reader: c.reader, Shim: Shim{Image: "x"}}).Handle(t.Context(), request(t, c.pod))
+		resp := New(Config{Reader: c.reader, Shim: Shim{Image: "x"}}).Handle(t.Context(),
+			request(t, c.pod))
 		text := strings.Join(resp.Warnings, "")
 		if resp.Result != nil { // nil beside a patch
 			text += resp.Result.Message
@@ -206,8 +229,10 @@ func TestHandleUnread(t *testing.T) {
 func TestHandleTarget(t *testing.T) {
 	source := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))
 	req := request(t, newTarget(nil))
-	resp := New(Config{Reader: reader(t, interceptor.Funcs{}, newVMI(), &source)}).Handle(t.Context(), req)
-	if diff := cmp.Diff(source.Spec.Containers[0].Resources, patched(t, req, resp).Spec.Containers[0].Resources); diff != "" {
+	resp := New(Config{Reader: reader(t, interceptor.Funcs{}, newVMI(), &source)}).Handle(
+		t.Context(), req)
+	if diff := cmp.Diff(source.Spec.Containers[0].Resources,
+		patched(t, req, resp).Spec.Containers[0].Resources); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -114,7 +114,8 @@ func (m *mutation) extraLock(vm kubevirt.VM) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, lesser, err := kubevirt.Overhead(without, m.Cluster.Version, m.Cluster.Ratio); err != nil || lesser < with {
+	if _, lesser, err := kubevirt.Overhead(without, m.Cluster.Version, m.Cluster.Ratio); err !=
+		nil || lesser < with {
 		return m.Reserved.Value, err
 	}
 	return sum(m.Reserved.Value, vm.Memory.AddedOverhead)
@@ -123,7 +124,8 @@ func (m *mutation) extraLock(vm kubevirt.VM) (int64, error) {
 // minimumOfAgent returns the agent's smallest result without the share. The agent may know a larger
 // overhead, and assumes at least the overhead of one vCPU.
 func minimumOfAgent(l lock) (int64, error) {
-	overhead, _, err := kubevirt.Overhead(kubevirt.VM{Memory: kubevirt.Memory{Request: l.guest}}, kubevirt.Main(), kubevirt.Ratio{})
+	overhead, _, err := kubevirt.Overhead(kubevirt.VM{Memory: kubevirt.Memory{Request: l.guest}},
+		kubevirt.Main(), kubevirt.Ratio{})
 	if err != nil {
 		return 0, err
 	}

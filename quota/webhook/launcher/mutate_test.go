@@ -45,17 +45,24 @@ func TestAnnotations(t *testing.T) {
 		before  map[string]string
 		want    map[string]string
 	}{
-		"no need": {vmi: func(*vmi) {}, before: map[string]string{"a": "b"}, want: map[string]string{"a": "b"}},
-		"gpu":     {vmi: withGPUs(1), want: locked("devices.memlock.mooring.dev", "vfio=1", "value.memlock.mooring.dev", "0")},
+		"no need": {vmi: func(*vmi) {}, before: map[string]string{"a": "b"},
+			want: map[string]string{"a": "b"}},
+		"gpu": {vmi: withGPUs(1), want: locked("devices.memlock.mooring.dev", "vfio=1",
+			"value.memlock.mooring.dev", "0")},
 		"host devices and sriov": {
 			vmi: func(v *vmi) {
 				v.Spec.Domain.Devices.HostDevices = make([]kubevirtv1.HostDevice, 2)
-				v.Spec.Domain.Devices.Interfaces = []kubevirtv1.Interface{{InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{SRIOV: &kubevirtv1.InterfaceSRIOV{}}}}
+				v.Spec.Domain.Devices.Interfaces = []kubevirtv1.Interface{
+					{InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{
+						SRIOV: &kubevirtv1.InterfaceSRIOV{}}}}
 			},
 			want: locked("devices.memlock.mooring.dev", "vfio=3"),
 		},
-		"realtime": {vmi: func(v *vmi) { v.Spec.Domain.CPU.Realtime = &kubevirtv1.Realtime{} }, want: locked()},
-		"sev":      {vmi: func(v *vmi) { v.Spec.Domain.LaunchSecurity = &kubevirtv1.LaunchSecurity{SEV: &kubevirtv1.SEV{}} }, want: locked()},
+		"realtime": {vmi: func(v *vmi) { v.Spec.Domain.CPU.Realtime = &kubevirtv1.Realtime{} },
+			want: locked()},
+		"sev": {vmi: func(v *vmi) {
+			v.Spec.Domain.LaunchSecurity = &kubevirtv1.LaunchSecurity{SEV: &kubevirtv1.SEV{}}
+		}, want: locked()},
 		"largest": {
 			vmi: func(v *vmi) {
 				v.Spec.Domain.CPU.Realtime = &kubevirtv1.Realtime{}
@@ -66,7 +73,8 @@ func TestAnnotations(t *testing.T) {
 		"reserved overhead": {
 			version: "1.8",
 			vmi: func(v *vmi) {
-				v.Spec.Domain.Memory.ReservedOverhead = &kubevirtv1.ReservedOverhead{MemLock: &required, AddedOverhead: new(resource.MustParse("1Gi"))}
+				v.Spec.Domain.Memory.ReservedOverhead = &kubevirtv1.ReservedOverhead{
+					MemLock: &required, AddedOverhead: new(resource.MustParse("1Gi"))}
 			},
 			want: locked(),
 		},
@@ -75,15 +83,24 @@ func TestAnnotations(t *testing.T) {
 			want: locked("devices.memlock.mooring.dev", "vdpa=1", "x", "y"),
 		},
 		"beside values of other webhooks": {
-			vmi:    withGPUs(1),
-			before: map[string]string{api.DevicesKey: "vdpa=1", api.ValueKey: "1Gi", api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi", "required-plugins.noderesource.dev": "[other]"},
-			want:   locked("devices.memlock.mooring.dev", "vfio=1,vdpa=1", "value.memlock.mooring.dev", "1Gi", "required-plugins.noderesource.dev", `["other","mooring"]`),
+			vmi: withGPUs(1),
+			before: map[string]string{api.DevicesKey: "vdpa=1", api.ValueKey: "1Gi",
+				api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi",
+				"required-plugins.noderesource.dev": "[other]"},
+			want: locked("devices.memlock.mooring.dev", "vfio=1,vdpa=1",
+				"value.memlock.mooring.dev", "1Gi", "required-plugins.noderesource.dev",
+				`["other","mooring"]`),
 		},
-		"unlimited stays": {vmi: withGPUs(1), before: map[string]string{api.ValueKey: "unlimited"}, want: locked("devices.memlock.mooring.dev", "vfio=1", "value.memlock.mooring.dev", "unlimited")},
+		"unlimited stays": {vmi: withGPUs(1), before: map[string]string{api.ValueKey: "unlimited"},
+			want: locked("devices.memlock.mooring.dev", "vfio=1", "value.memlock.mooring.dev",
+				"unlimited")},
 		"a larger one stays": {
-			vmi: withGPUs(1), before: map[string]string{api.GuestMemoryKey + "/container.compute": "64Gi", api.DevicesKey + "/pod": "vfio=4,iommu"},
+			vmi: withGPUs(1),
+			before: map[string]string{api.GuestMemoryKey + "/container.compute": "64Gi",
+				api.DevicesKey + "/pod": "vfio=4,iommu"},
 			want: func() map[string]string {
-				w := locked(api.GuestMemoryKey+"/container.compute", "64Gi", api.DevicesKey+"/pod", "vfio=4,iommu")
+				w := locked(api.GuestMemoryKey+"/container.compute", "64Gi", api.DevicesKey+"/pod",
+					"vfio=4,iommu")
 				delete(w, api.GuestMemoryKey)
 				return w
 			}(),
@@ -114,12 +131,14 @@ func TestShare(t *testing.T) {
 	type vmi = kubevirtv1.VirtualMachineInstance
 	cpus := func(n uint32) func(*vmi) {
 		return func(v *vmi) {
-			v.Spec.Domain.CPU = &kubevirtv1.CPU{Sockets: n, Cores: 1, Threads: 1, Realtime: &kubevirtv1.Realtime{}}
+			v.Spec.Domain.CPU = &kubevirtv1.CPU{Sockets: n, Cores: 1, Threads: 1,
+				Realtime: &kubevirtv1.Realtime{}}
 		}
 	}
 	added := func(v *vmi) {
 		v.Spec.Domain.CPU.Realtime = &kubevirtv1.Realtime{}
-		v.Spec.Domain.Memory.ReservedOverhead = &kubevirtv1.ReservedOverhead{AddedOverhead: new(resource.MustParse("3Gi"))}
+		v.Spec.Domain.Memory.ReservedOverhead = &kubevirtv1.ReservedOverhead{
+			AddedOverhead: new(resource.MustParse("3Gi"))}
 	}
 	for name, c := range map[string]struct {
 		version  string
@@ -129,23 +148,32 @@ func TestShare(t *testing.T) {
 	}{
 		// main adds 20 MiB to 1.7, and each vCPU takes 8; KubeVirt rounds up to 1000 bytes, the
 		// share to 1 MiB.
-		"few vCPUs":                            {"1.7", cpus(3), Reserved{}, "0"},
-		"many vCPUs":                           {"1.7", cpus(11), Reserved{}, api.Bytes(61 * mi).String()},
-		"what VEP 144 had first":               {"1.7", cpus(1), Reserved{Value: 5 * gi}, "5Gi"},
-		"addedOverhead, before KubeVirt knew":  {"1.7", added, Reserved{}, "3Gi"},
-		"addedOverhead":                        {"1.9", added, Reserved{}, api.Bytes(3*gi - 11*mi).String()},
-		"one device":                           {"1.9", withGPUs(1), Reserved{}, api.Bytes(281 * mi).String()},
-		"several devices before 1.8.3":         {"1.8.2", withGPUs(3), Reserved{}, api.Bytes(281 * mi).String()},
-		"several devices":                      {"1.8.3", withGPUs(3), Reserved{}, api.Bytes(4*gi + 281*mi).String()},
-		"requires a lock in the first words":   {"1.7", func(*vmi) {}, Reserved{RequiresLock: true, Value: 1}, "1"},
-		"a value alone requires no lock":       {"1.7", func(*vmi) {}, Reserved{Value: 1}, ""},
-		"a device, and a value in first words": {"1.7", withGPUs(1), Reserved{Value: gi}, api.Bytes(gi + 281*mi).String()},
+		"few vCPUs": {"1.7", cpus(3), Reserved{}, "0"},
+		"many vCPUs": {"1.7", cpus(11), Reserved{},
+			api.Bytes(61 * mi).String()},
+		"what VEP 144 had first":              {"1.7", cpus(1), Reserved{Value: 5 * gi}, "5Gi"},
+		"addedOverhead, before KubeVirt knew": {"1.7", added, Reserved{}, "3Gi"},
+		"addedOverhead": {"1.9", added, Reserved{},
+			api.Bytes(3*gi - 11*mi).String()},
+		"one device": {"1.9", withGPUs(1), Reserved{},
+			api.Bytes(281 * mi).String()},
+		"several devices before 1.8.3": {"1.8.2", withGPUs(3), Reserved{},
+			api.Bytes(281 * mi).String()},
+		"several devices": {"1.8.3", withGPUs(3), Reserved{},
+			api.Bytes(4*gi + 281*mi).String()},
+		"requires a lock in the first words": {"1.7", func(*vmi) {},
+			Reserved{RequiresLock: true, Value: 1}, "1"},
+		"a value alone requires no lock": {"1.7", func(*vmi) {}, Reserved{Value: 1}, ""},
+		"a device, and a value in first words": {"1.7", withGPUs(1), Reserved{Value: gi},
+			api.Bytes(gi + 281*mi).String()},
 	} {
 		in := input(newPod(nil), newVMI(c.vmi))
 		in.Reserved, in.Cluster = c.reserved, cluster(c.version)
 		pod := mutated(t, in)
-		if got := pod.Annotations[api.ValueKey]; got != c.want || pod.Annotations[api.AddedKey] != c.want {
-			t.Errorf("%s: got %q, %q of it noted, want %q", name, got, pod.Annotations[api.AddedKey], c.want)
+		if got := pod.Annotations[api.ValueKey]; got != c.want ||
+			pod.Annotations[api.AddedKey] != c.want {
+			t.Errorf("%s: got %q, %q of it noted, want %q", name, got,
+				pod.Annotations[api.AddedKey], c.want)
 		}
 	}
 }
@@ -159,11 +187,13 @@ func TestReinvocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.Pod = first
-	if got, want := mutated(t, in).Annotations[api.ValueKey], (share + api.Bytes(gi)).String(); got != want {
+	if got, want := mutated(t, in).Annotations[api.ValueKey],
+		(share + api.Bytes(gi)).String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	in.Reserved.Value = 2 * gi // the VM's need grew
-	if got, want := mutated(t, in).Annotations[api.ValueKey], (share + api.Bytes(3*gi)).String(); got != want {
+	if got, want := mutated(t, in).Annotations[api.ValueKey],
+		(share + api.Bytes(3*gi)).String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -171,19 +201,27 @@ func TestReinvocation(t *testing.T) {
 // An invalid VM or annotation leaves the pod unchanged, with a warning.
 func TestWrong(t *testing.T) {
 	for want, in := range map[string]Input{
-		`annotation value.memlock.mooring.dev: "x"`:                      input(newPod(map[string]string{api.ValueKey: "x"}), newVMI(withGPUs(1))),
-		`annotation launcher.mooring.dev: "X"`:                           input(newPod(map[string]string{api.LauncherKey: "X"}), newVMI(withGPUs(1))),
-		`has no container "other"`:                                       input(newPod(map[string]string{api.LauncherKey: "other"}), newVMI(withGPUs(1))),
-		`"x": want "true", "false" or "follow-limits"; annotation value`: input(newPod(map[string]string{api.ValueKey: "x", api.InjectSidecarKey: "x"}), newVMI()),
-		"this node understands v1alpha1":                                 input(newPod(map[string]string{api.APIVersionKey: "v2"}), newVMI(withGPUs(1))),
-		"spec.domain.memory.maxGuest": input(newPod(nil), newVMI(withGPUs(1), func(v *kubevirtv1.VirtualMachineInstance) {
-			v.Spec.Domain.Memory.MaxGuest = new(resource.MustParse("-1"))
-		})),
-		"makes more than 9223372036854775807": input(newPod(map[string]string{api.ValueKey: "9223372036854775807"}), newVMI(withGPUs(1))),
-		"more than an int64 holds":            input(newPod(map[string]string{api.GuestMemoryKey: "9223372036854775807"}), newVMI(withGPUs(1))),
+		`annotation value.memlock.mooring.dev: "x"`: input(
+			newPod(map[string]string{api.ValueKey: "x"}), newVMI(withGPUs(1))),
+		`annotation launcher.mooring.dev: "X"`: input(
+			newPod(map[string]string{api.LauncherKey: "X"}), newVMI(withGPUs(1))),
+		`has no container "other"`: input(
+			newPod(map[string]string{api.LauncherKey: "other"}), newVMI(withGPUs(1))),
+		`"x": want "true", "false" or "follow-limits"; annotation value`: input(
+			newPod(map[string]string{api.ValueKey: "x", api.InjectSidecarKey: "x"}), newVMI()),
+		"this node understands v1alpha1": input(newPod(map[string]string{api.APIVersionKey: "v2"}),
+			newVMI(withGPUs(1))),
+		"spec.domain.memory.maxGuest": input(newPod(nil),
+			newVMI(withGPUs(1), func(v *kubevirtv1.VirtualMachineInstance) {
+				v.Spec.Domain.Memory.MaxGuest = new(resource.MustParse("-1"))
+			})),
+		"makes more than 9223372036854775807": input(
+			newPod(map[string]string{api.ValueKey: "9223372036854775807"}), newVMI(withGPUs(1))),
+		"more than an int64 holds": input(newPod(map[string]string{api.GuestMemoryKey: "9223372036854775807"}), newVMI(withGPUs(1))),
 	} {
 		out, err := Mutate(in)
-		if err != nil || out.Pod != nil || len(out.Warnings) != 1 || !strings.Contains(out.Warnings[0], want) {
+		if err != nil || out.Pod != nil || len(out.Warnings) != 1 ||
+			!strings.Contains(out.Warnings[0], want) {
 			t.Errorf("%s: got %v, warnings %q, pod %v", want, err, out.Warnings, out.Pod != nil)
 		}
 	}

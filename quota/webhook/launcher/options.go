@@ -16,7 +16,8 @@ type options struct {
 func (m *mutation) readOptions() {
 	var errs [2]error // about the namespace; api.Parse reports errors of the pod
 	m.options.sidecar, errs[0] = sidecar.Requested(m.pod.Annotations, m.Namespace)
-	m.options.preStop, errs[1] = sidecar.LauncherOrNamespace(m.pod.Annotations, m.Namespace, api.InjectPreStop)
+	m.options.preStop, errs[1] = sidecar.LauncherOrNamespace(m.pod.Annotations, m.Namespace,
+		api.InjectPreStop)
 	for _, err := range errs {
 		if err != nil {
 			m.warn("namespace: %v", err)
@@ -24,7 +25,8 @@ func (m *mutation) readOptions() {
 	}
 	if m.options.sidecar.Sidecar && m.Shim.Image == "" {
 		m.options.sidecar = api.Injection{}
-		m.warn("annotation %s requests mooring-shim, but its image is not configured", api.InjectSidecarKey)
+		m.warn("annotation %s requests mooring-shim, but its image is not configured",
+			api.InjectSidecarKey)
 	}
 }
 

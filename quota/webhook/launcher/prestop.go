@@ -54,7 +54,8 @@ func (m *mutation) preStop() []string {
 	if _, ok, _ := api.Sidecar(m.pod.Annotations); ok {
 		return command
 	}
-	return append(command, "--", "virsh", "--connect", m.libvirtURI(), "shutdown", "--mode", "acpi", m.VMI.Namespace+"_"+m.VMI.Name)
+	return append(command, "--", "virsh", "--connect", m.libvirtURI(), "shutdown", "--mode", "acpi",
+		m.VMI.Namespace+"_"+m.VMI.Name)
 }
 
 // gracePeriods returns how long the agent waits for the VM, and how long the guest may take.
@@ -64,7 +65,8 @@ func (m *mutation) gracePeriods() (agent, vm time.Duration) {
 		vm = seconds(*s)
 	}
 	agent = min(vm+guestMargin, maxGrace)
-	if request, err := api.Parse(m.pod.Annotations, m.name); err == nil && request.GracePeriod != nil {
+	if request, err := api.Parse(m.pod.Annotations, m.name); err == nil &&
+		request.GracePeriod != nil {
 		agent = *request.GracePeriod
 	}
 	return agent, max(min(vm, agent-minMargin), time.Second)

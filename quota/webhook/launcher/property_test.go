@@ -32,10 +32,13 @@ func drawVMI(t *rapid.T) *kubevirtv1.VirtualMachineInstance {
 		d.Memory.MaxGuest = drawQuantity(t, "maxGuest", d.Memory.Guest.Value(), 1<<41)
 	}
 	if flag("reserved") {
-		lock := rapid.SampledFrom([]kubevirtv1.MemLockRequirement{kubevirtv1.MemLockRequired, kubevirtv1.MemLockNotRequired}).Draw(t, "memLock")
-		d.Memory.ReservedOverhead = &kubevirtv1.ReservedOverhead{MemLock: &lock, AddedOverhead: drawQuantity(t, "added", 0, 1<<34)}
+		lock := rapid.SampledFrom([]kubevirtv1.MemLockRequirement{kubevirtv1.MemLockRequired,
+			kubevirtv1.MemLockNotRequired}).Draw(t, "memLock")
+		d.Memory.ReservedOverhead = &kubevirtv1.ReservedOverhead{MemLock: &lock,
+			AddedOverhead: drawQuantity(t, "added", 0, 1<<34)}
 	}
-	d.CPU.Sockets, d.CPU.Cores = rapid.Uint32Range(0, 64).Draw(t, "sockets"), rapid.Uint32Range(0, 8).Draw(t, "cores")
+	d.CPU.Sockets, d.CPU.Cores = rapid.Uint32Range(0, 64).Draw(t, "sockets"),
+		rapid.Uint32Range(0, 8).Draw(t, "cores")
 	if flag("realtime") {
 		d.CPU.Realtime = &kubevirtv1.Realtime{}
 	}
@@ -43,9 +46,12 @@ func drawVMI(t *rapid.T) *kubevirtv1.VirtualMachineInstance {
 	if flag("sev") {
 		d.LaunchSecurity = &kubevirtv1.LaunchSecurity{SEV: &kubevirtv1.SEV{}}
 	}
-	d.Devices.GPUs, d.Devices.HostDevices = make([]kubevirtv1.GPU, few("gpus")), make([]kubevirtv1.HostDevice, few("host devices"))
+	d.Devices.GPUs, d.Devices.HostDevices = make([]kubevirtv1.GPU, few("gpus")),
+		make([]kubevirtv1.HostDevice, few("host devices"))
 	for range few("interfaces") {
-		d.Devices.Interfaces = append(d.Devices.Interfaces, kubevirtv1.Interface{InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{SRIOV: &kubevirtv1.InterfaceSRIOV{}}})
+		d.Devices.Interfaces = append(d.Devices.Interfaces,
+			kubevirtv1.Interface{InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{
+				SRIOV: &kubevirtv1.InterfaceSRIOV{}}})
 	}
 	return v
 }
@@ -54,10 +60,13 @@ func drawVMI(t *rapid.T) *kubevirtv1.VirtualMachineInstance {
 func drawAnnotations(t *rapid.T) map[string]string {
 	annotations := map[string]string{}
 	choices := map[string][]string{
-		api.ValueKey: {"0", "1Gi", "unlimited", "1"}, api.DevicesKey: {"vdpa=1", "vfio=2,iommu", "nvme=3,iommu"}, api.GuestMemoryKey: {"1", "4Gi"},
-		api.RequiresLockKey: {"true", "false"}, requiredPlugins: {"[]", "[other]", `["mooring"]`}, "a": {"b"}, api.ResizeMemoryKey: {"8Gi"},
-		api.InjectSidecarKey: {"true", "false", "follow-limits"}, api.InjectPreStopKey: {"true"}, api.GracePeriodKey: {"10s", "2h"},
-		api.LauncherKey: {"compute"}, api.APIVersionKey: {api.APIVersion},
+		api.ValueKey: {"0", "1Gi", "unlimited", "1"}, api.DevicesKey: {"vdpa=1", "vfio=2,iommu",
+			"nvme=3,iommu"}, api.GuestMemoryKey: {"1", "4Gi"},
+		api.RequiresLockKey: {"true", "false"}, requiredPlugins: {"[]", "[other]", `["mooring"]`},
+		"a": {"b"}, api.ResizeMemoryKey: {"8Gi"},
+		api.InjectSidecarKey: {"true", "false", "follow-limits"}, api.InjectPreStopKey: {"true"},
+		api.GracePeriodKey: {"10s", "2h"},
+		api.LauncherKey:    {"compute"}, api.APIVersionKey: {api.APIVersion},
 	}
 	for _, key := range slices.Sorted(maps.Keys(choices)) {
 		if rapid.IntRange(0, 3).Draw(t, "has "+key) > 0 {
@@ -75,12 +84,15 @@ func drawAnnotations(t *rapid.T) map[string]string {
 func drawInput(t *rapid.T) Input {
 	in := input(newPod(drawAnnotations(t)), drawVMI(t))
 	in.Cluster = cluster(rapid.SampledFrom([]string{
-		"0.54", "0.58.2", "0.59", "1.0", "1.1", "1.3", "1.4.1", "1.5.3", "1.6.3", "1.7", "1.8", "1.8.3", "1.9", "main",
+		"0.54", "0.58.2", "0.59", "1.0", "1.1", "1.3", "1.4.1", "1.5.3", "1.6.3", "1.7", "1.8",
+		"1.8.3", "1.9", "main",
 	}).Draw(t, "version"))
-	if ratio, err := kubevirt.ParseRatio("1.5"); err == nil && in.Cluster.Version.Compare(cluster("1.0").Version) >= 0 && rapid.Bool().Draw(t, "ratio") {
+	if ratio, err := kubevirt.ParseRatio("1.5"); err == nil &&
+		in.Cluster.Version.Compare(cluster("1.0").Version) >= 0 && rapid.Bool().Draw(t, "ratio") {
 		in.Cluster.Ratio = ratio
 	}
-	in.Reserved = Reserved{RequiresLock: rapid.Bool().Draw(t, "requires"), Value: rapid.Int64Range(0, 1<<34).Draw(t, "value")}
+	in.Reserved = Reserved{RequiresLock: rapid.Bool().Draw(t, "requires"),
+		Value: rapid.Int64Range(0, 1<<34).Draw(t, "value")}
 	return in
 }
 
@@ -123,9 +135,11 @@ func checkOnlyAdded(t *rapid.T, before, after map[string]string) {
 		}
 	}
 	switch {
-	case was.Value != nil && (is.Value.Unlimited != was.Value.Unlimited || is.Value.Bytes < was.Value.Bytes),
+	case was.Value != nil && (is.Value.Unlimited != was.Value.Unlimited ||
+		is.Value.Bytes < was.Value.Bytes),
 		was.GuestMemory != nil && *is.GuestMemory < *was.GuestMemory,
-		is.Devices.VFIO < was.Devices.VFIO, is.Devices.VDPA != was.Devices.VDPA, is.Devices.NVMe != was.Devices.NVMe, is.Devices.IOMMU != was.Devices.IOMMU:
+		is.Devices.VFIO < was.Devices.VFIO, is.Devices.VDPA != was.Devices.VDPA,
+		is.Devices.NVMe != was.Devices.NVMe, is.Devices.IOMMU != was.Devices.IOMMU:
 		t.Fatalf("of %v became %v", before, after)
 	}
 }
@@ -165,7 +179,8 @@ func TestCovers(t *testing.T) {
 
 // libvirtLimit is libvirt's limit for the domain of a VM.
 func libvirtLimit(t *rapid.T, vm kubevirt.VM) memlock.Result {
-	terms, err := memlock.ForDevices(memlock.Term{Name: "guest", Bytes: largest(t, vm)}, api.Devices{VFIO: vm.HostDevices + vm.GPUs + vm.SRIOV})
+	terms, err := memlock.ForDevices(memlock.Term{Name: "guest", Bytes: largest(t, vm)},
+		api.Devices{VFIO: vm.HostDevices + vm.GPUs + vm.SRIOV})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,11 +221,14 @@ func agentLimit(t *rapid.T, pod *corev1.Pod, overhead int64) memlock.Result {
 	if request.GuestMemory == nil {
 		return memlock.Result{}
 	}
-	terms, _, err := kubevirt.Overhead(kubevirt.VM{Memory: kubevirt.Memory{Request: *request.GuestMemory}}, kubevirt.Main(), kubevirt.Ratio{})
+	terms, _, err := kubevirt.Overhead(
+		kubevirt.VM{Memory: kubevirt.Memory{Request: *request.GuestMemory}}, kubevirt.Main(),
+		kubevirt.Ratio{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := memlock.ForLauncher(memlock.Input{Request: request, Overhead: append(terms, memlock.Term{Name: "more", Bytes: overhead})})
+	r, err := memlock.ForLauncher(memlock.Input{Request: request,
+		Overhead: append(terms, memlock.Term{Name: "more", Bytes: overhead})})
 	if err != nil {
 		t.Fatal(err)
 	}

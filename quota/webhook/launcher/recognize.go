@@ -14,14 +14,16 @@ import (
 // and of which one. KubeVirt's temporary pod for binding volumes runs no VM and is no launcher.
 func IsLauncher(pod *corev1.Pod) (vmi string, uid types.UID, ok bool) {
 	owner := metav1.GetControllerOf(pod)
-	if pod.Labels[kubevirtv1.AppLabel] != quota.LauncherApp || owner == nil || owner.Kind != kubevirtv1.VirtualMachineInstanceGroupVersionKind.Kind {
+	if pod.Labels[kubevirtv1.AppLabel] != quota.LauncherApp || owner == nil ||
+		owner.Kind != kubevirtv1.VirtualMachineInstanceGroupVersionKind.Kind {
 		return "", "", false
 	}
 	if _, bindsVolumes := pod.Annotations[kubevirtv1.EphemeralProvisioningObject]; bindsVolumes {
 		return "", "", false
 	}
 	of, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil || of.Group != kubevirtv1.GroupVersion.Group || pod.Labels[kubevirtv1.CreatedByLabel] != string(owner.UID) {
+	if err != nil || of.Group != kubevirtv1.GroupVersion.Group ||
+		pod.Labels[kubevirtv1.CreatedByLabel] != string(owner.UID) {
 		return "", "", false
 	}
 	return owner.Name, owner.UID, true

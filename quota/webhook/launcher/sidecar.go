@@ -27,9 +27,12 @@ func (m *mutation) addSidecar(vm kubevirt.VM) {
 		return
 	}
 	mounts := m.container().VolumeMounts
-	at := slices.IndexFunc(mounts, func(v corev1.VolumeMount) bool { return v.MountPath == libvirtDir })
+	at := slices.IndexFunc(mounts, func(v corev1.VolumeMount) bool {
+		return v.MountPath == libvirtDir
+	})
 	if at < 0 {
-		m.warn("mooring-shim is not added: container %q has no mount at %s, the directory of libvirt's socket",
+		m.warn("mooring-shim is not added: container %q has no mount at %s, the directory of "+
+			"libvirt's socket",
 			m.name, libvirtDir)
 		return
 	}
@@ -38,10 +41,13 @@ func (m *mutation) addSidecar(vm kubevirt.VM) {
 	spec := &m.pod.Spec
 	if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == journal }) {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{
-			Name: journal, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			Name:         journal,
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 		})
 	}
-	if !slices.ContainsFunc(spec.InitContainers, func(c corev1.Container) bool { return c.Name == shimName }) {
+	if !slices.ContainsFunc(spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == shimName
+	}) {
 		spec.InitContainers = append(spec.InitContainers, c)
 	}
 	m.pod.Annotations[api.SidecarKey] = shimName

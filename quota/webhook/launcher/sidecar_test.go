@@ -17,17 +17,21 @@ import (
 func wantShim(changes ...func(*corev1.Container)) corev1.Container {
 	user := int64(107)
 	c := corev1.Container{
-		Name: "mooring-shim", Image: "registry.example.org/mooring-shim:v1", Command: []string{"mooring-shim", "run"},
+		Name: "mooring-shim", Image: "registry.example.org/mooring-shim:v1",
+		Command: []string{"mooring-shim", "run"},
 		Args: []string{
-			"--connect=qemu+unix:///session?socket=/var/run/libvirt/virtqemud-sock", "--journal=/journal", "--grace-period=30s",
+			"--connect=qemu+unix:///session?socket=/var/run/libvirt/virtqemud-sock",
+			"--journal=/journal", "--grace-period=30s",
 			"--overhead=kubevirt:1.7.0", "--overhead-extra=0",
 		},
 		RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
 		Resources:     resources("10m", "64Mi", "100m", "64Mi"),
-		VolumeMounts:  []corev1.VolumeMount{{Name: "libvirt-runtime", MountPath: "/var/run/libvirt"}, {Name: "mooring-journal", MountPath: "/journal"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "libvirt-runtime",
+			MountPath: "/var/run/libvirt"}, {Name: "mooring-journal", MountPath: "/journal"}},
 		SecurityContext: &corev1.SecurityContext{
-			RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: new(true),
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
@@ -39,9 +43,11 @@ func wantShim(changes ...func(*corev1.Container)) corev1.Container {
 
 func TestSidecar(t *testing.T) {
 	pod := mutated(t, input(newPod(map[string]string{api.InjectSidecarKey: "true"}), newVMI()))
-	want := newPod(written(api.InjectSidecarKey, "true", api.SidecarKey, "mooring-shim", api.GracePeriodKey, "45s"))
+	want := newPod(written(api.InjectSidecarKey, "true", api.SidecarKey, "mooring-shim",
+		api.GracePeriodKey, "45s"))
 	want.Spec.InitContainers = append(want.Spec.InitContainers, wantShim())
-	want.Spec.Volumes = append(want.Spec.Volumes, corev1.Volume{Name: "mooring-journal", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	want.Spec.Volumes = append(want.Spec.Volumes, corev1.Volume{Name: "mooring-journal",
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	want.Spec.TerminationGracePeriodSeconds = new(int64(90))
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -66,33 +72,43 @@ func TestSidecarOf(t *testing.T) {
 		},
 		"exec probe": {
 			vmi: func(v *vmi) {
-				v.Spec.LivenessProbe = &kubevirtv1.Probe{Handler: kubevirtv1.Handler{Exec: &corev1.ExecAction{}}}
+				v.Spec.LivenessProbe = &kubevirtv1.Probe{
+					Handler: kubevirtv1.Handler{Exec: &corev1.ExecAction{}}}
 			},
 			want: func(c *corev1.Container) { c.Args[4] = "--overhead-extra=110Mi" },
 		},
 		"class Guaranteed": {
-			pod: func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resources("2", "3Gi", "2", "3Gi") },
+			pod: func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources = resources("2", "3Gi", "2", "3Gi")
+			},
 			vmi: func(v *vmi) {
-				r := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi")}
+				r := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"),
+					corev1.ResourceMemory: resource.MustParse("2Gi")}
 				v.Spec.Domain.Resources = kubevirtv1.ResourceRequirements{Requests: r, Limits: r}
 			},
 			want: func(c *corev1.Container) {
-				c.Resources, c.Args[4] = resources("100m", "64Mi", "100m", "64Mi"), "--overhead-extra=100Mi"
+				c.Resources, c.Args[4] = resources("100m", "64Mi", "100m", "64Mi"),
+					"--overhead-extra=100Mi"
 			},
 		},
 		"root": {
 			pod: func(p *corev1.Pod) {
-				p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(0)), SELinuxOptions: &corev1.SELinuxOptions{Type: "x"}}
+				p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+					RunAsUser: new(int64(0)), SELinuxOptions: &corev1.SELinuxOptions{Type: "x"}}
 			},
 			want: func(c *corev1.Container) {
 				c.Args[0] = "--connect=qemu+unix:///system?socket=/var/run/libvirt/virtqemud-sock"
-				c.SecurityContext.RunAsUser, c.SecurityContext.RunAsGroup, c.SecurityContext.RunAsNonRoot = new(int64(0)), nil, nil
+				c.SecurityContext.RunAsUser, c.SecurityContext.RunAsGroup, c.SecurityContext.RunAsNonRoot = new(
+					int64(0)),
+					nil, nil
 				c.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "x"}
 			},
 		},
 		"the pod's user": {
-			pod:  func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = nil },
-			want: func(c *corev1.Container) { c.SecurityContext.RunAsGroup, c.SecurityContext.RunAsNonRoot = nil, nil },
+			pod: func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = nil },
+			want: func(c *corev1.Container) {
+				c.SecurityContext.RunAsGroup, c.SecurityContext.RunAsNonRoot = nil, nil
+			},
 		},
 	} {
 		pod, vmi := newPod(map[string]string{api.InjectSidecarKey: "true"}), newVMI()
@@ -120,7 +136,8 @@ func TestSidecarRatio(t *testing.T) {
 
 // Requests of VM and namespace, and their precedence.
 func TestWishes(t *testing.T) {
-	yes, no := map[string]string{api.InjectSidecarKey: "true"}, map[string]string{api.InjectSidecarKey: "false"}
+	yes, no := map[string]string{api.InjectSidecarKey: "true"},
+		map[string]string{api.InjectSidecarKey: "false"}
 	for name, c := range map[string]struct {
 		pod, namespace map[string]string
 		want           bool
@@ -142,8 +159,10 @@ func TestWishes(t *testing.T) {
 
 func TestWishesThatCannotBe(t *testing.T) {
 	for want, change := range map[string]func(*Input){
-		"its image is not configured":      func(in *Input) { in.Shim.Image = "" },
-		"has no mount at /var/run/libvirt": func(in *Input) { in.Pod.Spec.Containers[0].VolumeMounts = nil },
+		"its image is not configured": func(in *Input) { in.Shim.Image = "" },
+		"has no mount at /var/run/libvirt": func(in *Input) {
+			in.Pod.Spec.Containers[0].VolumeMounts = nil
+		},
 		`namespace: annotation sidecar.inject.mooring.dev: "maybe": want "true", "false" or "follow-limits"`: func(in *Input) {
 			in.Namespace, in.Pod.Annotations = map[string]string{api.InjectSidecarKey: "maybe"}, nil
 		},
@@ -151,27 +170,34 @@ func TestWishesThatCannotBe(t *testing.T) {
 		in := input(newPod(map[string]string{api.InjectSidecarKey: "true"}), newVMI())
 		change(&in)
 		out, err := Mutate(in)
-		if err != nil || len(out.Warnings) != 1 || !strings.Contains(out.Warnings[0], want) || out.Pod != nil && len(out.Pod.Spec.InitContainers) > 1 {
+		if err != nil || len(out.Warnings) != 1 || !strings.Contains(out.Warnings[0], want) ||
+			out.Pod != nil && len(out.Pod.Spec.InitContainers) > 1 {
 			t.Errorf("%s: got %v, %q", want, err, out.Warnings)
 		}
 	}
 }
 
 func TestPreStop(t *testing.T) {
-	other := &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"x"}}}}
-	started := &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"y"}}}}
+	other := &corev1.Lifecycle{
+		PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"x"}}}}
+	started := &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"y"}}}}
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		lifecycle   *corev1.Lifecycle
 		want        []string
 		warnings    int
 	}{
-		"shuts down the guest": {nil, nil, []string{"/run/mooring/hook", "prestop", "--", "virsh", "--connect",
-			"qemu+unix:///session?socket=/var/run/libvirt/virtqemud-sock", "shutdown", "--mode", "acpi", "vms_vm"}, 0},
-		"beside a postStart":   {nil, started, nil, 0},
-		"with the sidecar":     {map[string]string{api.InjectSidecarKey: "true"}, nil, []string{"/run/mooring/hook", "prestop"}, 0},
-		"with its own sidecar": {map[string]string{api.SidecarKey: "shim"}, nil, []string{"/run/mooring/hook", "prestop"}, 0},
-		"has one":              {nil, other, []string{"x"}, 1},
+		"shuts down the guest": {nil, nil, []string{"/run/mooring/hook", "prestop", "--", "virsh",
+			"--connect",
+			"qemu+unix:///session?socket=/var/run/libvirt/virtqemud-sock", "shutdown", "--mode",
+			"acpi", "vms_vm"}, 0},
+		"beside a postStart": {nil, started, nil, 0},
+		"with the sidecar": {map[string]string{api.InjectSidecarKey: "true"}, nil,
+			[]string{"/run/mooring/hook", "prestop"}, 0},
+		"with its own sidecar": {map[string]string{api.SidecarKey: "shim"}, nil,
+			[]string{"/run/mooring/hook", "prestop"}, 0},
+		"has one": {nil, other, []string{"x"}, 1},
 	} {
 		pod := newPod(map[string]string{api.InjectPreStopKey: "true"})
 		for key, value := range c.annotations {
@@ -184,7 +210,8 @@ func TestPreStop(t *testing.T) {
 			continue
 		}
 		got := out.Pod.Spec.Containers[0].Lifecycle
-		if c.want != nil && !slices.Equal(got.PreStop.Exec.Command, c.want) || c.lifecycle == started && got.PostStart == nil {
+		if c.want != nil && !slices.Equal(got.PreStop.Exec.Command, c.want) ||
+			c.lifecycle == started && got.PostStart == nil {
 			t.Errorf("%s: got %+v", name, got.PreStop.Exec)
 		}
 	}
@@ -215,9 +242,12 @@ func TestGrace(t *testing.T) {
 		vmi := newVMI()
 		vmi.Spec.TerminationGracePeriodSeconds = c.vm
 		pod := mutated(t, input(newPod(annotations), vmi))
-		guest, kubelet := pod.Spec.InitContainers[1].Args[2], *pod.Spec.TerminationGracePeriodSeconds
-		if pod.Annotations[api.GracePeriodKey] != c.wantAgent || guest != "--grace-period="+c.wantGuest || kubelet != c.wantKubelet {
-			t.Errorf("%s: agent %s, guest %s, kubelet %d", name, pod.Annotations[api.GracePeriodKey], guest, kubelet)
+		guest, kubelet := pod.Spec.InitContainers[1].Args[2],
+			*pod.Spec.TerminationGracePeriodSeconds
+		if pod.Annotations[api.GracePeriodKey] != c.wantAgent ||
+			guest != "--grace-period="+c.wantGuest || kubelet != c.wantKubelet {
+			t.Errorf("%s: agent %s, guest %s, kubelet %d", name,
+				pod.Annotations[api.GracePeriodKey], guest, kubelet)
 		}
 	}
 }

@@ -18,11 +18,12 @@ import (
 
 // size is the result of an in-place resize of a VM.
 type size struct {
-	resized     bool
-	resources   corev1.ResourceRequirements // of the launcher container, where they differ from the rendered ones
-	annotations map[string]string           // the annotations with the desired size
-	guest       int64                       // bytes of guest memory in the annotations; 0: unknown
-	vcpus       int                         // vCPUs in the annotations; 0: unknown
+	resized bool
+	// of the launcher container, where they differ from the rendered ones
+	resources   corev1.ResourceRequirements
+	annotations map[string]string // the annotations with the desired size
+	guest       int64             // bytes of guest memory in the annotations; 0: unknown
+	vcpus       int               // vCPUs in the annotations; 0: unknown
 }
 
 // findSize finds the size of the VM for its migration target.
@@ -32,7 +33,8 @@ func (m *mutation) findSize() error {
 	}
 	if m.LaunchersErr != nil {
 		if m.resizable() {
-			return &Refusal{fmt.Sprintf("mooring: cannot find out whether the VM was resized in place: %v; try again",
+			return &Refusal{fmt.Sprintf("mooring: cannot find out whether the VM was resized in "+
+				"place: %v; try again",
 				m.LaunchersErr)}
 		}
 		m.warn("cannot find out whether the VM was resized in place: %v", m.LaunchersErr)
@@ -45,8 +47,10 @@ func (m *mutation) findSize() error {
 	}
 	for _, pod := range sources {
 		if sizeOf(pod, m.name).resized {
-			return &Refusal{fmt.Sprintf("mooring: the VM was resized in place and has %d launchers: %s; "+
-				"delete those that do not run it", len(sources), strings.Join(namesOf(sources), ", "))}
+			return &Refusal{fmt.Sprintf("mooring: the VM was resized in place and has %d "+
+				"launchers: %s; "+
+				"delete those that do not run it", len(sources),
+				strings.Join(namesOf(sources), ", "))}
 		}
 	}
 	return nil
@@ -58,7 +62,8 @@ func (in *Input) sources() []*corev1.Pod {
 	var all []*corev1.Pod
 	for i := range in.Launchers {
 		pod := &in.Launchers[i]
-		elsewhere := in.VMI != nil && in.VMI.Status.NodeName != "" && pod.Spec.NodeName != in.VMI.Status.NodeName
+		elsewhere := in.VMI != nil && in.VMI.Status.NodeName != "" &&
+			pod.Spec.NodeName != in.VMI.Status.NodeName
 		if !elsewhere && in.isEarlierLauncher(pod) {
 			all = append(all, pod)
 		}
@@ -86,12 +91,14 @@ func (in *Input) active(pods []*corev1.Pod) []*corev1.Pod {
 // wasResized reports whether the pod is a migration target and a launcher of its VM was resized in
 // place.
 func (in *Input) wasResized() bool {
-	return isTarget(in.Pod) && slices.ContainsFunc(in.sources(), func(pod *corev1.Pod) bool { return sizeOf(pod, compute).resized })
+	return isTarget(in.Pod) && slices.ContainsFunc(in.sources(),
+		func(pod *corev1.Pod) bool { return sizeOf(pod, compute).resized })
 }
 
 // refuseUnsized refuses a target that cannot get the VM's size.
 func refuseUnsized(err error) *Refusal {
-	return &Refusal{"mooring: the VM was resized in place, and its target cannot get that size: " + plaintext.OneLine(err.Error())}
+	return &Refusal{"mooring: the VM was resized in place, and its target cannot get that size: " +
+		plaintext.OneLine(err.Error())}
 }
 
 // isEarlierLauncher reports whether a pod is a running launcher of the same VM and not part of the
@@ -99,8 +106,10 @@ func refuseUnsized(err error) *Refusal {
 func (in *Input) isEarlierLauncher(pod *corev1.Pod) bool {
 	_, vmi, _ := IsLauncher(in.Pod)
 	_, of, ok := IsLauncher(pod)
-	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	return ok && of == vmi && !ended && pod.Labels[kubevirtv1.MigrationJobLabel] != in.Pod.Labels[kubevirtv1.MigrationJobLabel]
+	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded ||
+		pod.Status.Phase == corev1.PodFailed
+	return ok && of == vmi && !ended && pod.Labels[kubevirtv1.MigrationJobLabel] !=
+		in.Pod.Labels[kubevirtv1.MigrationJobLabel]
 }
 
 func namesOf(pods []*corev1.Pod) []string {
@@ -123,7 +132,8 @@ func sizeOf(pod *corev1.Pod, container string) size {
 	was, recorded, _ := api.RenderedResources(pod.Annotations)
 	now := current(pod, c)
 	if recorded {
-		s.resources = corev1.ResourceRequirements{Requests: difference(now.Requests, was.Requests), Limits: difference(now.Limits, was.Limits)}
+		s.resources = corev1.ResourceRequirements{Requests: difference(now.Requests, was.Requests),
+			Limits: difference(now.Limits, was.Limits)}
 	} else if len(s.annotations) > 0 {
 		s.resources = now
 	}
@@ -184,7 +194,8 @@ func larger(a, b corev1.ResourceList) corev1.ResourceList {
 
 // record returns the current resources of a launcher container.
 func record(c *corev1.Container) api.Rendered {
-	return api.Rendered{Requests: amounts(c.Resources.Requests), Limits: amounts(c.Resources.Limits)}
+	return api.Rendered{Requests: amounts(c.Resources.Requests),
+		Limits: amounts(c.Resources.Limits)}
 }
 
 func amounts(list corev1.ResourceList) api.Amounts {
@@ -253,7 +264,8 @@ func (s size) grow(vm kubevirt.VM) kubevirt.VM {
 			vm.Memory.Request += s.guest - largest
 		}
 	}
-	has := uint64(max(1, vm.CPU.Sockets)) * uint64(max(1, vm.CPU.Cores)) * uint64(max(1, vm.CPU.Threads))
+	has := uint64(max(1, vm.CPU.Sockets)) * uint64(max(1, vm.CPU.Cores)) * uint64(
+		max(1, vm.CPU.Threads))
 	if s.vcpus > 0 && uint64(s.vcpus) > has {
 		vm.CPU.Sockets, vm.CPU.Cores, vm.CPU.Threads = uint32(s.vcpus), 1, 1
 	}

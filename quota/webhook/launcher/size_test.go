@@ -19,7 +19,8 @@ import (
 // newSource is the launcher that runs the fixture VM.
 func newSource(change ...func(*corev1.Pod)) corev1.Pod {
 	pod := newPod(map[string]string{api.RenderedKey: asCame})
-	pod.Name, pod.UID, pod.Spec.NodeName, pod.Status.Phase = "source", "source", "node-1", corev1.PodRunning
+	pod.Name, pod.UID, pod.Spec.NodeName, pod.Status.Phase = "source", "source", "node-1",
+		corev1.PodRunning
 	for _, do := range change {
 		do(pod)
 	}
@@ -42,20 +43,28 @@ func TestTargetSize(t *testing.T) {
 		source corev1.Pod
 		want   corev1.ResourceRequirements
 	}{
-		"as it was":            {newSource(), rendered},
-		"resized":              {newSource(resizedTo(larger)), larger},
-		"in one":               {newSource(resizedTo(resources("200m", "2300Mi", "2", "5Gi"))), resources("200m", "2300Mi", "2", "5Gi")},
-		"in the same, written": {newSource(resizedTo(resources("0.2", "2300Mi", "2000m", "3072Mi"))), rendered},
-		"smaller":              {newSource(resizedTo(resources("100m", "1Gi", "1", "2Gi"))), rendered},
+		"as it was": {newSource(), rendered},
+		"resized":   {newSource(resizedTo(larger)), larger},
+		"in one": {newSource(resizedTo(resources("200m", "2300Mi", "2", "5Gi"))),
+			resources("200m", "2300Mi", "2", "5Gi")},
+		"in the same, written": {
+			newSource(resizedTo(resources("0.2", "2300Mi", "2000m", "3072Mi"))), rendered},
+		"smaller": {newSource(resizedTo(resources("100m", "1Gi", "1", "2Gi"))), rendered},
 		"memory alone is smaller": {
-			newSource(resizedTo(resources("400m", "1Gi", "4", "2Gi"))), resources("400m", "2300Mi", "4", "3Gi")},
-		"without a record":            {newSource(annotated(nil), resizedTo(larger)), rendered},
-		"without, but requested":      {newSource(annotated(map[string]string{api.VCPUsKey: "4"}), resizedTo(larger)), larger},
-		"a record of something else":  {newSource(annotated(map[string]string{api.RenderedKey: "x", api.VCPUsKey: "4"}), resizedTo(larger)), larger},
+			newSource(resizedTo(resources("400m", "1Gi", "4", "2Gi"))),
+			resources("400m", "2300Mi", "4", "3Gi")},
+		"without a record": {newSource(annotated(nil), resizedTo(larger)), rendered},
+		"without, but requested": {newSource(annotated(map[string]string{api.VCPUsKey: "4"}),
+			resizedTo(larger)), larger},
+		"a record of something else": {
+			newSource(annotated(map[string]string{api.RenderedKey: "x", api.VCPUsKey: "4"}),
+				resizedTo(larger)), larger},
 		"still larger than is wanted": {newSource(inForce(larger)), larger},
-		"more than its node can give": {newSource(resizedTo(larger), inForce(rendered), infeasible), rendered},
+		"more than its node can give": {newSource(resizedTo(larger), inForce(rendered), infeasible),
+			rendered},
 		"rendered larger, and never resized": {newSource(annotated(map[string]string{
-			api.RenderedKey: `{"requests":{"cpu":"400m","memory":"4Gi"},"limits":{"cpu":"4000m","memory":"5Gi"}}`}), resizedTo(larger)), rendered},
+			api.RenderedKey: `{"requests":{"cpu":"400m","memory":"4Gi"},"limits":{"cpu":"4000m","memory":"5Gi"}}`}),
+			resizedTo(larger)), rendered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input(newTarget(nil), newVMI())
@@ -73,22 +82,27 @@ func TestTargetSize(t *testing.T) {
 
 func inForce(r corev1.ResourceRequirements) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: compute, Resources: &r, AllocatedResources: r.Requests}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: compute, Resources: &r, AllocatedResources: r.Requests}}
 	}
 }
 
 func infeasible(pod *corev1.Pod) {
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
 }
 
 // Annotated sizes move to the target and take precedence over the VM's spec.
 func TestTargetAnnotations(t *testing.T) {
-	in := input(newTarget(map[string]string{api.ResizeMemoryKey + "/container.compute": "1Gi", api.CPUQuotaKey: "100%"}), newVMI(withGPUs(1)))
+	in := input(newTarget(map[string]string{api.ResizeMemoryKey + "/container.compute": "1Gi",
+		api.CPUQuotaKey: "100%"}), newVMI(withGPUs(1)))
 	in.Launchers = []corev1.Pod{newSource(annotated(map[string]string{
-		api.RenderedKey: asCame, api.VCPUsKey: "8", api.ResizeMemoryKey: "6Gi", api.CPUSharesKey: "200", "value.memlock.mooring.dev": "1Ti",
+		api.RenderedKey: asCame, api.VCPUsKey: "8", api.ResizeMemoryKey: "6Gi",
+		api.CPUSharesKey: "200", "value.memlock.mooring.dev": "1Ti",
 	}))}
 	pod := mutated(t, in)
-	want := locked(api.DevicesKey, "vfio=1", api.VCPUsKey, "8", api.ResizeMemoryKey, "6Gi", api.CPUQuotaKey, "100%", api.CPUSharesKey, "200", api.GuestMemoryKey, "6Gi",
+	want := locked(api.DevicesKey, "vfio=1", api.VCPUsKey, "8", api.ResizeMemoryKey, "6Gi",
+		api.CPUQuotaKey, "100%", api.CPUSharesKey, "200", api.GuestMemoryKey, "6Gi",
 		api.ValueKey, pod.Annotations[api.ValueKey], api.AddedKey, pod.Annotations[api.ValueKey])
 	if diff := cmp.Diff(want, pod.Annotations); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -103,21 +117,32 @@ func TestTargetLock(t *testing.T) {
 		guest  string
 		more   api.Bytes // above the source's share
 	}{
-		"as it was":               {newSource(), "2Gi", 0},
-		"by its limit":            {newSource(larger), "9Gi", 0},
-		"without a record":        {newSource(annotated(map[string]string{api.VCPUsKey: "2"}), larger), "9Gi", 0},
-		"by an annotation":        {newSource(annotated(map[string]string{api.RenderedKey: asCame, api.ResizeMemoryKey: "5Gi"})), "5Gi", 0},
-		"smaller than it can be":  {newSource(annotated(map[string]string{api.RenderedKey: asCame, api.ResizeMemoryKey: "1Gi"})), "2Gi", 0},
-		"eight more vCPUs":        {newSource(annotated(map[string]string{api.RenderedKey: asCame, api.VCPUsKey: "10"})), "2Gi", api.Bytes(64 * mi)},
-		"fewer vCPUs than it can": {newSource(annotated(map[string]string{api.RenderedKey: asCame, api.VCPUsKey: "1"})), "2Gi", 0},
+		"as it was":    {newSource(), "2Gi", 0},
+		"by its limit": {newSource(larger), "9Gi", 0},
+		"without a record": {newSource(annotated(map[string]string{api.VCPUsKey: "2"}),
+			larger), "9Gi", 0},
+		"by an annotation": {
+			newSource(annotated(map[string]string{api.RenderedKey: asCame,
+				api.ResizeMemoryKey: "5Gi"})), "5Gi", 0},
+		"smaller than it can be": {
+			newSource(annotated(map[string]string{api.RenderedKey: asCame,
+				api.ResizeMemoryKey: "1Gi"})), "2Gi", 0},
+		"eight more vCPUs": {
+			newSource(annotated(map[string]string{api.RenderedKey: asCame, api.VCPUsKey: "10"})),
+			"2Gi", api.Bytes(64 * mi)},
+		"fewer vCPUs than it can": {
+			newSource(annotated(map[string]string{api.RenderedKey: asCame, api.VCPUsKey: "1"})),
+			"2Gi", 0},
 	} {
 		in := input(newTarget(nil), newVMI(withGPUs(1)))
 		own, _, _ := api.Added(mutated(t, in).Annotations)
 		in.Launchers = []corev1.Pod{c.source}
 		pod := mutated(t, in)
 		share, _, _ := api.Added(pod.Annotations)
-		if pod.Annotations[api.GuestMemoryKey] != c.guest || c.guest == "2Gi" && share != own+c.more {
-			t.Errorf("%s: guest memory %s, share %s, and %s of a VM that was not resized", name, pod.Annotations[api.GuestMemoryKey], share, own)
+		if pod.Annotations[api.GuestMemoryKey] != c.guest || c.guest == "2Gi" &&
+			share != own+c.more {
+			t.Errorf("%s: guest memory %s, share %s, and %s of a VM that was not resized", name,
+				pod.Annotations[api.GuestMemoryKey], share, own)
 		}
 	}
 }
@@ -130,7 +155,8 @@ func TestTargetIsValid(t *testing.T) {
 	list := func(t *rapid.T, name string, least corev1.ResourceList) corev1.ResourceList {
 		out := corev1.ResourceList{}
 		for _, r := range resizableResources() {
-			if q, ok := least[r]; rapid.Bool().Draw(t, "has") || ok && name == "limits" && rapid.Bool().Draw(t, "limited") {
+			if q, ok := least[r]; rapid.Bool().Draw(t, "has") || ok && name == "limits" &&
+				rapid.Bool().Draw(t, "limited") {
 				out[r] = amount(t, name, q.Value())
 			}
 		}
@@ -170,22 +196,32 @@ func TestTwoSources(t *testing.T) {
 		launchers []corev1.Pod
 		refused   bool
 	}{
-		"none":                   {nil, false},
-		"neither was resized":    {[]corev1.Pod{newSource(), newSource(named)}, false},
-		"one was":                {[]corev1.Pod{newSource(larger), newSource(named)}, true},
-		"the other elsewhere":    {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) { p.Spec.NodeName = "node-2" })}, false},
-		"the other has ended":    {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, false},
-		"the other is ending":    {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) })}, false},
-		"the other is another's": {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" })}, false},
-		"the other is of this migration": {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) {
-			p.Labels[kubevirtv1.MigrationJobLabel] = "migration-uid"
+		"none":                {nil, false},
+		"neither was resized": {[]corev1.Pod{newSource(), newSource(named)}, false},
+		"one was":             {[]corev1.Pod{newSource(larger), newSource(named)}, true},
+		"the other elsewhere": {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) {
+			p.Spec.NodeName = "node-2"
 		})}, false},
+		"the other has ended": {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodSucceeded
+		})}, false},
+		"the other is ending": {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) {
+			p.DeletionTimestamp = new(metav1.Now())
+		})}, false},
+		"the other is another's": {[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) {
+			p.OwnerReferences[0].UID = "x"
+		})}, false},
+		"the other is of this migration": {
+			[]corev1.Pod{newSource(), newSource(larger, func(p *corev1.Pod) {
+				p.Labels[kubevirtv1.MigrationJobLabel] = "migration-uid"
+			})}, false},
 	} {
 		in := input(newTarget(nil), newVMI())
 		in.Launchers = c.launchers
 		out, err := Mutate(in)
 		if c.refused {
-			if refusal, ok := errors.AsType[*Refusal](err); !ok || out.Pod != nil || !strings.Contains(refusal.Error(), "has 2 launchers: other, source") {
+			if refusal, ok := errors.AsType[*Refusal](err); !ok || out.Pod != nil ||
+				!strings.Contains(refusal.Error(), "has 2 launchers: other, source") {
 				t.Errorf("%s: got %v", name, err)
 			}
 		} else if err != nil || out.Pod != nil {
@@ -204,12 +240,18 @@ func TestActiveSources(t *testing.T) {
 		refused   bool
 		resized   bool
 	}{
-		"the resized one":            {[]types.UID{"source"}, []corev1.Pod{newSource(larger), newSource(other)}, false, true},
-		"the other":                  {[]types.UID{"source"}, []corev1.Pod{newSource(), newSource(other, larger)}, false, false},
-		"both":                       {[]types.UID{"source", "other"}, []corev1.Pod{newSource(larger), newSource(other)}, true, false},
-		"neither":                    {[]types.UID{"x"}, []corev1.Pod{newSource(larger), newSource(other)}, true, false},
-		"it alone, and not listed":   {[]types.UID{"x"}, []corev1.Pod{newSource(larger)}, false, true},
-		"a listed one that has gone": {[]types.UID{"source", "gone"}, []corev1.Pod{newSource(larger), newSource(other)}, false, true},
+		"the resized one": {[]types.UID{"source"},
+			[]corev1.Pod{newSource(larger), newSource(other)}, false, true},
+		"the other": {[]types.UID{"source"},
+			[]corev1.Pod{newSource(), newSource(other, larger)}, false, false},
+		"both": {[]types.UID{"source", "other"},
+			[]corev1.Pod{newSource(larger), newSource(other)}, true, false},
+		"neither": {[]types.UID{"x"},
+			[]corev1.Pod{newSource(larger), newSource(other)}, true, false},
+		"it alone, and not listed": {[]types.UID{"x"}, []corev1.Pod{newSource(larger)},
+			false, true},
+		"a listed one that has gone": {[]types.UID{"source", "gone"},
+			[]corev1.Pod{newSource(larger), newSource(other)}, false, true},
 	} {
 		in := input(newTarget(nil), newVMI())
 		in.VMI.Status.ActivePods = map[types.UID]string{}
@@ -218,7 +260,8 @@ func TestActiveSources(t *testing.T) {
 		}
 		in.Launchers = c.launchers
 		out, err := Mutate(in)
-		if _, refused := errors.AsType[*Refusal](err); refused != c.refused || (out.Pod != nil) != c.resized {
+		if _, refused := errors.AsType[*Refusal](err); refused != c.refused ||
+			(out.Pod != nil) != c.resized {
 			t.Errorf("%s: got %v, changed: %t", name, err, out.Pod != nil)
 		}
 	}
@@ -239,10 +282,12 @@ func TestUnknownSource(t *testing.T) {
 		in.LaunchersErr = errors.New("no answer")
 		out, err := Mutate(in)
 		if c.refused {
-			if _, ok := errors.AsType[*Refusal](err); !ok || !strings.Contains(err.Error(), "no answer") {
+			if _, ok := errors.AsType[*Refusal](err); !ok ||
+				!strings.Contains(err.Error(), "no answer") {
 				t.Errorf("%s: got %v", name, err)
 			}
-		} else if err != nil || out.Pod != nil || len(out.Warnings) != 1 || !strings.Contains(out.Warnings[0], "no answer") {
+		} else if err != nil || out.Pod != nil || len(out.Warnings) != 1 ||
+			!strings.Contains(out.Warnings[0], "no answer") {
 			t.Errorf("%s: got %v, %q", name, err, out.Warnings)
 		}
 	}
@@ -265,15 +310,18 @@ func TestTargetThatCannotBeSized(t *testing.T) {
 		source  corev1.Pod
 		refused bool
 	}{
-		"a resized VM's":        {newTarget(map[string]string{api.ValueKey: "x"}), larger, true},
-		"another VM's":          {newTarget(map[string]string{api.ValueKey: "x"}), newSource(), false},
+		"a resized VM's": {newTarget(map[string]string{api.ValueKey: "x"}), larger, true},
+		"another VM's": {newTarget(map[string]string{api.ValueKey: "x"}),
+			newSource(), false},
 		"of no migration":       {newPod(map[string]string{api.ValueKey: "x"}), larger, false},
 		"no launcher container": {newTarget(map[string]string{api.LauncherKey: "x"}), larger, true},
 	} {
 		in := input(c.pod, newVMI())
 		in.Launchers = []corev1.Pod{c.source}
 		out, err := Mutate(in)
-		if refusal, ok := errors.AsType[*Refusal](err); ok != c.refused || ok && !strings.Contains(refusal.Why, "its target cannot get that size: ") || len(out.Warnings) > 0 == ok {
+		if refusal, ok := errors.AsType[*Refusal](err); ok != c.refused || ok &&
+			!strings.Contains(refusal.Why, "its target cannot get that size: ") ||
+			len(out.Warnings) > 0 == ok {
 			t.Errorf("%s: got %v, %q", name, err, out.Warnings)
 		}
 	}

@@ -21,8 +21,8 @@ func New(running *sync.WaitGroup, do func(context.Context) error) *Call {
 	return &Call{do: do, running: running, result: make(chan error, 1)}
 }
 
-// Start starts the call and does not block. While the previous result has not been received, it does
-// nothing and returns false.
+// Start starts the call and does not block. While the previous result has not been received, it
+// does nothing and returns false.
 func (c *Call) Start(ctx context.Context) bool {
 	if c.started {
 		return false

@@ -11,7 +11,8 @@ import (
 )
 
 // ErrNoDirectory says that the file does not exist.
-var ErrNoDirectory = errors.New("this container has no pod directory: it is no launcher, or was created without Mooring")
+var ErrNoDirectory = errors.New("this container has no pod directory: it is no launcher, or was " +
+	"created without Mooring")
 
 // Touch sets the times of a file to now by the node's clock. A user with write permission may do
 // this; other times need the owner. Touch makes one system call and follows no symbolic link at the

@@ -33,7 +33,8 @@ func setTime(t *testing.T, path string, to time.Time) {
 // The pipe has no reader, so an open would block the test.
 func TestTouch(t *testing.T) {
 	path := pipe(t)
-	for _, from := range []time.Time{time.Unix(0, 0), time.Now().Add(time.Hour), time.Now().Add(-time.Hour)} {
+	for _, from := range []time.Time{time.Unix(0, 0), time.Now().Add(time.Hour),
+		time.Now().Add(-time.Hour)} {
 		setTime(t, path, from)
 		if err := touch.Touch(path); err != nil {
 			t.Fatal(err)
@@ -49,7 +50,8 @@ func TestAt(t *testing.T) {
 	for _, test := range []struct {
 		set  time.Time
 		zero bool
-	}{{time.Unix(0, 0), true}, {time.Unix(0, 1), false}, {time.Unix(-1, 0), false}, {time.Unix(4e9, 0), false}} {
+	}{{time.Unix(0, 0), true}, {time.Unix(0, 1), false}, {time.Unix(-1, 0), false},
+		{time.Unix(4e9, 0), false}} {
 		setTime(t, path, test.set)
 		at, err := touch.At(path)
 		if err != nil || at.IsZero() != test.zero || !test.zero && !at.Equal(test.set) {
@@ -64,7 +66,8 @@ func TestNoDirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(dir, "none"), filepath.Join(dir, "none", "stop"), filepath.Join(file, "stop")} {
+	for _, path := range []string{filepath.Join(dir, "none"), filepath.Join(dir, "none", "stop"),
+		filepath.Join(file, "stop")} {
 		_, err := touch.At(path)
 		for _, err := range []error{touch.Touch(path), err} {
 			if !errors.Is(err, touch.ErrNoDirectory) {

@@ -27,11 +27,13 @@ const (
 // time, no vCPUs, and a share below 0.1 % of a CPU, which libvirt refuses.
 func Spread(milli int64, vcpus int) (Bandwidth, error) {
 	if milli <= 0 || vcpus <= 0 || vcpus > math.MaxInt64/1000 {
-		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d thousandths of a CPU for %d vCPUs: want at least 1 of each", milli, vcpus)
+		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d thousandths of a CPU for %d vCPUs: "+
+			"want at least 1 of each", milli, vcpus)
 	}
 	b, err := per(uint64(milli), uint64(vcpus)*1000)
 	if err != nil {
-		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d thousandths of a CPU for %d vCPUs: %w", milli, vcpus, err)
+		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d thousandths of a CPU for %d vCPUs: %w",
+			milli, vcpus, err)
 	}
 	return b, nil
 }
@@ -41,11 +43,13 @@ func Spread(milli int64, vcpus int) (Bandwidth, error) {
 // means no limit. The errors are a missing frequency and a ratio below 0.1 %.
 func Frequency(vm, host int64) (Bandwidth, error) {
 	if vm <= 0 || host <= 0 {
-		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d MHz on a host with %d MHz: want both to be known", vm, host)
+		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d MHz on a host with %d MHz: want both "+
+			"to be known", vm, host)
 	}
 	b, err := per(uint64(vm), uint64(host))
 	if err != nil {
-		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d MHz on a host with %d MHz: %w", vm, host, err)
+		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d MHz on a host with %d MHz: %w",
+			vm, host, err)
 	}
 	return b, nil
 }
@@ -60,7 +64,8 @@ func per(n, d uint64) (Bandwidth, error) {
 	n, d = reduce(n, d)
 	high, _ := bits.Mul64(minQuota, d)
 	if high > 0 || n < d/minQuota || n*minQuota < d {
-		return Bandwidth{}, fmt.Errorf("less than 0.1 %% of a CPU for each vCPU: want at least that")
+		return Bandwidth{},
+			fmt.Errorf("less than 0.1 %% of a CPU for each vCPU: want at least that")
 	}
 	period := max(usualPeriod, (minQuota*d+n-1)/n)
 	if whole := (period + d - 1) / d * d; whole <= min(2*period, maxPeriod) {

@@ -20,8 +20,8 @@ import (
 // a half CPUs. A quota such as "1200/2400MHz" is the frequency of each vCPU ([Frequency]). "none"
 // removes the vCPUs' limit; the container's CPU limit stays. CPU shares follow no limit.
 //
-// The error joins all faults: an [*api.InvalidError] for each dimension that exceeds the limits, and
-// limits without space for a guest.
+// The error joins all faults: an [*api.InvalidError] for each dimension that exceeds the limits,
+// and limits without space for a guest.
 func Compute(desired podapi.Desired, g Guest, overhead Overhead) (Target, error) {
 	memory, cpu, err := bounds(desired)
 	if err != nil {
@@ -41,7 +41,8 @@ func Compute(desired podapi.Desired, g Guest, overhead Overhead) (Target, error)
 func bounds(d podapi.Desired) (memory, cpu int64, err error) {
 	for _, n := range []int64{d.Limits.Memory, d.Limits.CPU, d.Pod.Memory, d.Pod.CPU} {
 		if n < 0 {
-			return 0, 0, fmt.Errorf("limits of container %q: %d: want no less than 0", d.Launcher, n)
+			return 0, 0, fmt.Errorf("limits of container %q: %d: want no less than 0",
+				d.Launcher, n)
 		}
 	}
 	return lower(d.Limits.Memory, d.Pod.Memory), lower(d.Limits.CPU, d.Pod.CPU), nil
@@ -70,7 +71,8 @@ func (c *computation) vcpus() error {
 	switch {
 	case requested != 0 && most > 0 && int64(requested) > most:
 		c.target.VCPUs = int(most) // for the errors of the other dimensions
-		return tooMuch(api.VCPUsKey, strconv.Itoa(requested), "want at most %d, which is the CPU limit rounded up", most)
+		return tooMuch(api.VCPUsKey, strconv.Itoa(requested), "want at most %d, which is the CPU "+
+			"limit rounded up", most)
 	case requested == 0 && !c.guest.Keeps:
 		c.target.VCPUs = int(min(most, math.MaxInt32))
 	}
@@ -94,7 +96,8 @@ func (c *computation) guestMemory() error {
 	}
 	limit := uint64(c.memory)
 	memory, overhead, err := c.guest.fit(limit, c.vcpuCount(), c.overhead)
-	c.target.Memory, c.target.Overhead, c.target.Limit = api.Bytes(memory), overhead, limit // memory is below limit
+	// memory is below limit
+	c.target.Memory, c.target.Overhead, c.target.Limit = api.Bytes(memory), overhead, limit
 	return err
 }
 
@@ -109,7 +112,8 @@ func (c *computation) requestedMemory(requested uint64) error {
 		if err != nil {
 			return err
 		}
-		return tooMuch(api.ResizeMemoryKey, show(requested), "want at most %s: the memory limit is %s, and the launcher needs the rest",
+		return tooMuch(api.ResizeMemoryKey, show(requested), "want at most %s: the memory limit "+
+			"is %s, and the launcher needs the rest",
 			show(most), show(limit))
 	}
 	c.target.Overhead, c.target.Limit = overhead, limit
@@ -123,16 +127,19 @@ func (c *computation) bandwidth() error {
 		return nil
 	case none:
 	case requested.None && c.desired.Outside && c.cpu > 0:
-		return tooMuch(api.CPUQuotaKey, requested.String(), "the VM runs outside of the pod, so nothing else holds it to the CPU limit: want at most %s", percent(c.cpu))
+		return tooMuch(api.CPUQuotaKey, requested.String(), "the VM runs outside of the pod, so "+
+			"nothing else holds it to the CPU limit: want at most %s", percent(c.cpu))
 	case requested.None:
-		c.target.Bandwidth = &Bandwidth{Period: usualPeriod * time.Microsecond, Quota: virt.Unlimited}
+		c.target.Bandwidth = &Bandwidth{Period: usualPeriod * time.Microsecond,
+			Quota: virt.Unlimited}
 		return nil
 	case requested.OfHost > 0:
 		return c.frequency(requested)
 	default:
 		milli = int64(requested.Percent) * 10
 		if c.cpu > 0 && milli > c.cpu {
-			return tooMuch(api.CPUQuotaKey, requested.String(), "want at most %s, which is the CPU limit", percent(c.cpu))
+			return tooMuch(api.CPUQuotaKey, requested.String(), "want at most %s, which is the "+
+				"CPU limit", percent(c.cpu))
 		}
 	}
 	if milli == 0 {
@@ -151,14 +158,17 @@ func (c *computation) bandwidth() error {
 func (c *computation) frequency(requested api.CPUQuota) error {
 	b, err := Frequency(int64(requested.MHz), int64(requested.OfHost))
 	if err != nil {
-		return &api.InvalidError{Key: api.CPUQuotaKey, Value: requested.String(), Allowed: err.Error()}
+		return &api.InvalidError{Key: api.CPUQuotaKey, Value: requested.String(),
+			Allowed: err.Error()}
 	}
 	vcpus := int64(c.vcpuCount())
 	all := vcpus * 1000 * int64(min(requested.MHz, requested.OfHost))
 	if c.cpu > 0 && all > c.cpu*int64(requested.OfHost) {
-		return tooMuch(api.CPUQuotaKey, requested.String(), "want at most %s for %d vCPUs together, which is the CPU limit", percent(c.cpu), vcpus)
+		return tooMuch(api.CPUQuotaKey, requested.String(), "want at most %s for %d vCPUs "+
+			"together, which is the CPU limit", percent(c.cpu), vcpus)
 	}
-	b.FromLimit = c.cpu > 0 && all > (c.cpu-1)*int64(requested.OfHost) && !c.desired.Outside // rounded up
+	// rounded up
+	b.FromLimit = c.cpu > 0 && all > (c.cpu-1)*int64(requested.OfHost) && !c.desired.Outside
 	c.target.Bandwidth = &b
 	return nil
 }

@@ -24,7 +24,8 @@ var guest = target.Guest{Boot: gi, Block: 2 * mi, VCPUs: 2}
 
 // launcher returns a launcher with these limits, in bytes and in thousandths of a CPU.
 func launcher(memory uint64, cpu int64) podapi.Desired {
-	return podapi.Desired{Launcher: "compute", Limits: podapi.Limits{Memory: int64(memory), CPU: cpu}}
+	return podapi.Desired{Launcher: "compute",
+		Limits: podapi.Limits{Memory: int64(memory), CPU: cpu}}
 }
 
 // sized returns the launcher with a requested size.
@@ -35,7 +36,8 @@ func sized(d podapi.Desired, size api.Size) podapi.Desired {
 
 func quota(period, quota int) *target.Bandwidth {
 	return &target.Bandwidth{
-		Period: time.Duration(period) * time.Microsecond, Quota: time.Duration(quota) * time.Microsecond, FromLimit: true,
+		Period: time.Duration(period) * time.Microsecond,
+		Quota:  time.Duration(quota) * time.Microsecond, FromLimit: true,
 	}
 }
 
@@ -55,7 +57,8 @@ func kubeVirt(t *testing.T, vm kubevirt.VM) target.Overhead {
 func TestLimits(t *testing.T) {
 	burstable := kubeVirt(t, kubevirt.VM{Memory: kubevirt.Memory{Request: 1}})
 	guaranteed := kubeVirt(t, kubevirt.VM{
-		Memory: kubevirt.Memory{Request: 1, Limit: 1}, CPU: kubevirt.CPU{RequestMilli: 1000, LimitMilli: 1000},
+		Memory: kubevirt.Memory{Request: 1, Limit: 1},
+		CPU:    kubevirt.CPU{RequestMilli: 1000, LimitMilli: 1000},
 	})
 	whole := launcher(4*gi, 4000)
 	whole.Pod = podapi.Limits{Memory: 2 * gi, CPU: 1000}
@@ -67,28 +70,38 @@ func TestLimits(t *testing.T) {
 	}{
 		{"no limits", launcher(0, 0), target.Fixed(mi), target.Target{}},
 		{"exact", launcher(2*gi+256*mi, 2000), target.Fixed(256 * mi),
-			target.Target{Size: api.Size{Memory: 2 * gi, VCPUs: 2}, Overhead: 256 * mi, Limit: 2*gi + 256*mi, Bandwidth: unlimited()}},
+			target.Target{Size: api.Size{Memory: 2 * gi, VCPUs: 2}, Overhead: 256 * mi,
+				Limit: 2*gi + 256*mi, Bandwidth: unlimited()}},
 		{"rounded down to the block", launcher(2*gi+257*mi, 0), target.Fixed(256 * mi),
-			target.Target{Size: api.Size{Memory: 2 * gi}, Overhead: 256 * mi, Limit: 2*gi + 257*mi}},
+			target.Target{Size: api.Size{Memory: 2 * gi}, Overhead: 256 * mi,
+				Limit: 2*gi + 257*mi}},
 		{"a block is counted from what it booted with", launcher(gi+3*mi+1, 0), target.Fixed(0),
 			target.Target{Size: api.Size{Memory: gi + 2*mi}, Limit: gi + 3*mi + 1}},
-		{"below what it booted with", launcher(gi-3*mi, 0), target.Fixed(0), target.Target{Size: api.Size{Memory: gi - 4*mi}, Limit: gi - 3*mi}},
-		{"vCPUs rounded up, bandwidth spread", launcher(0, 1500), nil, target.Target{Size: api.Size{VCPUs: 2}, Bandwidth: quota(100000, 75000)}},
-		{"a thousandth of a CPU", launcher(0, 1), nil, target.Target{Size: api.Size{VCPUs: 1}, Bandwidth: quota(1000000, 1000)}},
-		{"the pod as a whole", whole, target.Fixed(gi), target.Target{Size: api.Size{Memory: gi, VCPUs: 1}, Overhead: gi, Limit: 2 * gi, Bandwidth: unlimited()}},
+		{"below what it booted with", launcher(gi-3*mi, 0), target.Fixed(0),
+			target.Target{Size: api.Size{Memory: gi - 4*mi}, Limit: gi - 3*mi}},
+		{"vCPUs rounded up, bandwidth spread", launcher(0, 1500), nil,
+			target.Target{Size: api.Size{VCPUs: 2}, Bandwidth: quota(100000, 75000)}},
+		{"a thousandth of a CPU", launcher(0, 1), nil,
+			target.Target{Size: api.Size{VCPUs: 1}, Bandwidth: quota(1000000, 1000)}},
+		{"the pod as a whole", whole, target.Fixed(gi),
+			target.Target{Size: api.Size{Memory: gi, VCPUs: 1}, Overhead: gi, Limit: 2 * gi,
+				Bandwidth: unlimited()}},
 		// 292 MiB for processes, I/O thread, graphics and 4 vCPUs, and page tables of a 512th of
 		// the guest's memory. KubeVirt adds 100 MiB for a Guaranteed pod.
 		{"overhead at the new size, Burstable", launcher(4*gi+400*mi, 4000), burstable,
-			target.Target{Size: api.Size{Memory: 4194 * mi, VCPUs: 4}, Overhead: 301 * mi, Limit: 4*gi + 400*mi, Bandwidth: unlimited()}},
+			target.Target{Size: api.Size{Memory: 4194 * mi, VCPUs: 4}, Overhead: 301 * mi,
+				Limit: 4*gi + 400*mi, Bandwidth: unlimited()}},
 		{"overhead at the new size, Guaranteed", launcher(4*gi+400*mi, 4000), guaranteed,
-			target.Target{Size: api.Size{Memory: 4094 * mi, VCPUs: 4}, Overhead: 400 * mi, Limit: 4*gi + 400*mi, Bandwidth: unlimited()}},
+			target.Target{Size: api.Size{Memory: 4094 * mi, VCPUs: 4}, Overhead: 400 * mi,
+				Limit: 4*gi + 400*mi, Bandwidth: unlimited()}},
 	} {
 		got, err := target.Compute(c.desired, guest, c.overhead)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if strings.Contains(c.name, "overhead at the new size") { // package kubevirt tests the exact bytes
+		// package kubevirt tests the exact bytes
+		if strings.Contains(c.name, "overhead at the new size") {
 			got.Overhead = (got.Overhead + mi - 1) / mi * mi
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -134,25 +147,44 @@ func TestRequestedSize(t *testing.T) {
 		annotation map[string]string
 		want       target.Target
 	}{
-		{launcher(4*gi, 4000), map[string]string{"memory": "2Gi", "vcpus": "2", "cpu-quota": "150%"},
-			target.Target{Size: api.Size{Memory: 2 * gi, VCPUs: 2}, Overhead: gi, Limit: 4 * gi, Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 75 * time.Millisecond}}},
+		{launcher(4*gi, 4000), map[string]string{"memory": "2Gi", "vcpus": "2",
+			"cpu-quota": "150%"},
+			target.Target{Size: api.Size{Memory: 2 * gi, VCPUs: 2}, Overhead: gi, Limit: 4 * gi,
+				Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
+					Quota: 75 * time.Millisecond}}},
 		{launcher(4*gi, 4000), map[string]string{"cpu-quota": "none"},
-			target.Target{Size: api.Size{Memory: 3 * gi, VCPUs: 4}, Overhead: gi, Limit: 4 * gi, Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}},
-		{launcher(0, 0), map[string]string{"memory": "1000M", "vcpus": "3"}, target.Target{Size: api.Size{Memory: 1e9, VCPUs: 3}, Overhead: gi}},
+			target.Target{Size: api.Size{Memory: 3 * gi, VCPUs: 4}, Overhead: gi, Limit: 4 * gi,
+				Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
+					Quota: virt.Unlimited}}},
+		{launcher(0, 0), map[string]string{"memory": "1000M", "vcpus": "3"},
+			target.Target{Size: api.Size{Memory: 1e9, VCPUs: 3}, Overhead: gi}},
 		{launcher(0, 0), map[string]string{"cpu-quota": "50"},
-			target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 25 * time.Millisecond}}},
+			target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
+				Quota: 25 * time.Millisecond}}},
 		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "1200/2400MHz"},
-			target.Target{Size: api.Size{VCPUs: 2}, Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}}},
+			target.Target{Size: api.Size{VCPUs: 2},
+				Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
+					Quota: 50 * time.Millisecond}}},
 		{launcher(0, 1000), map[string]string{"vcpus": "1", "cpu-quota": "1200/2400MHz"},
-			target.Target{Size: api.Size{VCPUs: 1}, Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}}},
+			target.Target{Size: api.Size{VCPUs: 1},
+				Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
+					Quota: 50 * time.Millisecond}}},
 		{launcher(0, 1500), map[string]string{"vcpus": "2", "cpu-quota": "1800/2400MHz"},
-			target.Target{Size: api.Size{VCPUs: 2}, Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 75 * time.Millisecond, FromLimit: true}}},
+			target.Target{Size: api.Size{VCPUs: 2},
+				Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
+					Quota: 75 * time.Millisecond, FromLimit: true}}},
 		{launcher(0, 417), map[string]string{"vcpus": "1", "cpu-quota": "1000/2400MHz"},
-			target.Target{Size: api.Size{VCPUs: 1}, Bandwidth: &target.Bandwidth{Period: 100008 * time.Microsecond, Quota: 41670 * time.Microsecond, FromLimit: true}}},
+			target.Target{Size: api.Size{VCPUs: 1},
+				Bandwidth: &target.Bandwidth{Period: 100008 * time.Microsecond,
+					Quota: 41670 * time.Microsecond, FromLimit: true}}},
 		{launcher(0, 418), map[string]string{"vcpus": "1", "cpu-quota": "1000/2400MHz"},
-			target.Target{Size: api.Size{VCPUs: 1}, Bandwidth: &target.Bandwidth{Period: 100008 * time.Microsecond, Quota: 41670 * time.Microsecond}}},
-		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "3000/2400MHz"}, target.Target{Size: api.Size{VCPUs: 2}, Bandwidth: unlimited()}},
-		{launcher(0, 2000), map[string]string{"cpu-shares": "200"}, target.Target{Size: api.Size{VCPUs: 2, CPUShares: 200}, Bandwidth: unlimited()}},
+			target.Target{Size: api.Size{VCPUs: 1},
+				Bandwidth: &target.Bandwidth{Period: 100008 * time.Microsecond,
+					Quota: 41670 * time.Microsecond}}},
+		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "3000/2400MHz"},
+			target.Target{Size: api.Size{VCPUs: 2}, Bandwidth: unlimited()}},
+		{launcher(0, 2000), map[string]string{"cpu-shares": "200"},
+			target.Target{Size: api.Size{VCPUs: 2, CPUShares: 200}, Bandwidth: unlimited()}},
 	} {
 		got, err := target.Compute(sized(c.desired, size(t, c.annotation)), guest, target.Fixed(gi))
 		c.want.CPUQuota = size(t, c.annotation).CPUQuota
@@ -184,18 +216,28 @@ func TestComputeRefuses(t *testing.T) {
 		annotation map[string]string
 		want       []string
 	}{
-		{launcher(4*gi, 1500), map[string]string{"memory": "3073Mi", "vcpus": "3", "cpu-quota": "151%"}, []string{
-			`annotation vcpus.resize.mooring.dev: "3": want at most 2, which is the CPU limit rounded up`,
-			`annotation memory.resize.mooring.dev: "3073Mi": want at most 3Gi: the memory limit is 4Gi, and the launcher needs the rest`,
-			`annotation cpu-quota.resize.mooring.dev: "151%": want at most 150%, which is the CPU limit`,
+		{launcher(4*gi, 1500), map[string]string{"memory": "3073Mi", "vcpus": "3",
+			"cpu-quota": "151%"}, []string{
+			`annotation vcpus.resize.mooring.dev: "3": want at most 2, which is the CPU limit ` +
+				`rounded up`,
+			`annotation memory.resize.mooring.dev: "3073Mi": want at most 3Gi: the memory limit ` +
+				`is 4Gi, and the launcher needs the rest`,
+			`annotation cpu-quota.resize.mooring.dev: "151%": want at most 150%, which is the ` +
+				`CPU limit`,
 		}},
-		{launcher(gi, 0), nil, []string{"memory limit: 1Gi leaves nothing to the guest: the launcher needs 1Gi beside it"}},
-		{launcher(0, 0), map[string]string{"vcpus": "11", "cpu-quota": "1%"}, []string{"less than 0.1 % of a CPU for each vCPU"}},
+		{launcher(gi, 0), nil, []string{"memory limit: 1Gi leaves nothing to the guest: the " +
+			"launcher needs 1Gi beside it"}},
+		{launcher(0, 0), map[string]string{"vcpus": "11", "cpu-quota": "1%"},
+			[]string{"less than 0.1 % of a CPU for each vCPU"}},
 		{launcher(0, 1500), map[string]string{"vcpus": "2", "cpu-quota": "2000/2400MHz"}, []string{
-			`annotation cpu-quota.resize.mooring.dev: "2000/2400MHz": want at most 150% for 2 vCPUs together, which is the CPU limit`,
+			`annotation cpu-quota.resize.mooring.dev: "2000/2400MHz": want at most 150% for 2 ` +
+				`vCPUs together, which is the CPU limit`,
 		}},
-		{launcher(0, 0), map[string]string{"cpu-quota": "1/2400MHz"}, []string{`"1/2400MHz": `, "less than 0.1 % of a CPU for each vCPU"}},
-		{outside, map[string]string{"cpu-quota": "none"}, []string{`annotation cpu-quota.resize.mooring.dev: "none": the VM runs outside`, "at most 150%"}},
+		{launcher(0, 0), map[string]string{"cpu-quota": "1/2400MHz"},
+			[]string{`"1/2400MHz": `, "less than 0.1 % of a CPU for each vCPU"}},
+		{outside, map[string]string{"cpu-quota": "none"},
+			[]string{`annotation cpu-quota.resize.mooring.dev: "none": the VM runs outside`,
+				"at most 150%"}},
 		{launcher(0, -1), nil, []string{`limits of container "compute": -1: want no less than 0`}},
 	} {
 		got, err := target.Compute(sized(c.desired, size(t, c.annotation)), guest, target.Fixed(gi))
@@ -215,7 +257,8 @@ func TestOverheadFails(t *testing.T) {
 	bad := errors.New("bad")
 	overhead := func(uint64, int) (uint64, error) { return 0, bad }
 	for _, size := range []api.Size{{}, {Memory: gi}} {
-		if _, err := target.Compute(sized(launcher(2*gi, 0), size), guest, overhead); !errors.Is(err, bad) {
+		if _, err := target.Compute(sized(launcher(2*gi, 0), size), guest,
+			overhead); !errors.Is(err, bad) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -237,8 +280,10 @@ func TestGuestKeepsWhatThePodDoesNotAskFor(t *testing.T) {
 		{launcher(mi, 8000), api.Size{}, target.Target{}},
 		{launcher(mi, 8000), api.Size{VCPUs: 3}, target.Target{}},
 		{launcher(mi, 8000), api.Size{CPUQuota: api.CPUQuota{Percent: 150}},
-			target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 75 * time.Millisecond}}},
-		{launcher(4*gi, 8000), api.Size{Memory: 2 * gi}, target.Target{Overhead: gi, Limit: 4 * gi}},
+			target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
+				Quota: 75 * time.Millisecond}}},
+		{launcher(4*gi, 8000), api.Size{Memory: 2 * gi},
+			target.Target{Overhead: gi, Limit: 4 * gi}},
 	} {
 		c.want.Size = c.size
 		got, err := target.Compute(sized(c.desired, c.size), keeps, target.Fixed(gi))
@@ -260,7 +305,8 @@ func TestSameSize(t *testing.T) {
 		t.Errorf("%+v differs from %+v", a, b)
 	}
 	for name, change := range map[string]func(*target.Target){
-		"vCPUs": func(t *target.Target) { t.VCPUs++ }, "limit": func(t *target.Target) { t.Limit++ },
+		"vCPUs":     func(t *target.Target) { t.VCPUs++ },
+		"limit":     func(t *target.Target) { t.Limit++ },
 		"bandwidth": func(t *target.Target) { t.Bandwidth = nil },
 	} {
 		other := b

@@ -51,7 +51,8 @@ func (f Formula) Of(domain string) (Overhead, error) {
 // Check returns an error if the formula is invalid for every VM.
 func (f Formula) Check() error {
 	if f.Extra < 0 {
-		return fmt.Errorf("overhead by KubeVirt's formula, and %d bytes more: want no less than 0", f.Extra)
+		return fmt.Errorf("overhead by KubeVirt's formula, and %d bytes more: want no less than 0",
+			f.Extra)
 	}
 	_, _, err := kubevirt.Overhead(kubevirt.VM{}, f.Version, f.Ratio)
 	return err
@@ -92,7 +93,8 @@ func addDevices(vm *kubevirt.VM, d *libvirtxml.DomainDeviceList) {
 		}
 	}
 	for _, disk := range d.Disks {
-		if disk.Source != nil && disk.Source.File != nil && strings.HasSuffix(disk.Source.File.File, metricsDisk) {
+		if disk.Source != nil && disk.Source.File != nil && strings.HasSuffix(disk.Source.File.File,
+			metricsDisk) {
 			vm.DownwardMetrics = true
 		}
 	}

@@ -13,7 +13,8 @@ type Guest struct {
 }
 
 // down returns the largest size up to n that the guest can reach. Above the size with all DIMMs it
-// adds whole blocks, and below the boot memory it removes them. In between it removes the last DIMMs.
+// adds whole blocks, and below the boot memory it removes them. In between it removes the last
+// DIMMs.
 func (g Guest) down(n uint64) uint64 {
 	size, left := g.Boot, len(g.DIMMs)
 	for _, d := range g.DIMMs {

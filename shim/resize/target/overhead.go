@@ -24,13 +24,15 @@ func Fixed(bytes uint64) Overhead {
 func KubeVirt(vm kubevirt.VM, version kubevirt.Version, ratio kubevirt.Ratio) Overhead {
 	return func(guest uint64, vcpus int) (uint64, error) {
 		if guest > math.MaxInt64 || vcpus < 0 || uint64(vcpus) > math.MaxUint32 {
-			return 0, fmt.Errorf("overhead of a guest with %d bytes and %d vCPUs: want at most an int64 and a uint32", guest, vcpus)
+			return 0, fmt.Errorf("overhead of a guest with %d bytes and %d vCPUs: want at most "+
+				"an int64 and a uint32", guest, vcpus)
 		}
 		sized := vm
 		sized.CPU.Sockets, sized.CPU.Cores, sized.CPU.Threads = uint32(vcpus), 1, 1
 		m := &sized.Memory
 		m.Guest, m.MaxGuest = int64(guest), 0
-		m.Request, m.Limit = scaled(m.Request, vm.Memory.Guest, guest), scaled(m.Limit, vm.Memory.Guest, guest)
+		m.Request, m.Limit = scaled(m.Request, vm.Memory.Guest, guest),
+			scaled(m.Limit, vm.Memory.Guest, guest)
 		_, total, err := kubevirt.Overhead(sized, version, ratio)
 		return uint64(total), err
 	}
@@ -72,7 +74,8 @@ func (g Guest) fit(limit uint64, vcpus int, overhead Overhead) (guest, beside ui
 	guest = g.down(low)
 	beside, err = overhead(guest, vcpus)
 	if err == nil && (guest == 0 || guest > low || beside > limit-guest) {
-		err = fmt.Errorf("memory limit: %s leaves nothing to the guest: the launcher needs %s beside it", show(limit), show(beside))
+		err = fmt.Errorf("memory limit: %s leaves nothing to the guest: the launcher needs %s "+
+			"beside it", show(limit), show(beside))
 	}
 	return guest, beside, err
 }

@@ -28,7 +28,8 @@ func TestMemoryFits(t *testing.T) {
 			return
 		}
 		more, _ := overhead(s.GuestMemory()+g.Block, 1)
-		if s.MemoryRequirement() > limit || s.GuestMemory()%g.Block != g.Boot%g.Block || s.GuestMemory()+g.Block+more <= limit {
+		if s.MemoryRequirement() > limit || s.GuestMemory()%g.Block != g.Boot%g.Block ||
+			s.GuestMemory()+g.Block+more <= limit {
 			t.Fatalf("limit %d, %+v: %+v", limit, g, s)
 		}
 	})
@@ -45,9 +46,11 @@ func TestFormulaIsSolvedExactly(t *testing.T) {
 		}
 		g := target.Guest{
 			Boot:  rapid.Uint64Range(1, 512).Draw(t, "boot") * 2 * mi,
-			Block: rapid.SampledFrom([]uint64{2 * mi, 128 * mi, gi}).Draw(t, "block"), VCPUs: rapid.IntRange(1, 512).Draw(t, "vCPUs"),
+			Block: rapid.SampledFrom([]uint64{2 * mi, 128 * mi, gi}).Draw(t, "block"),
+			VCPUs: rapid.IntRange(1, 512).Draw(t, "vCPUs"),
 		}
-		limit := rapid.Uint64Range(1, rapid.SampledFrom([]uint64{gi, 64 * gi, 1 << 50}).Draw(t, "order")).Draw(t, "limit")
+		limit := rapid.Uint64Range(1, rapid.SampledFrom([]uint64{gi, 64 * gi, 1 << 50}).Draw(t,
+			"order")).Draw(t, "limit")
 		s, err := target.Compute(launcher(limit, 0), g, overhead)
 		next := s.GuestMemory() + g.Block
 		if err != nil {
@@ -55,9 +58,11 @@ func TestFormulaIsSolvedExactly(t *testing.T) {
 		}
 		more, failed := overhead(next, g.VCPUs)
 		if failed != nil || next+more <= limit {
-			t.Fatalf("limit %d, %+v: %+v, %v, and %d with %d fits; %v", limit, g, s, err, next, more, failed)
+			t.Fatalf("limit %d, %+v: %+v, %v, and %d with %d fits; %v", limit, g, s, err, next,
+				more, failed)
 		}
-		if err == nil && (s.GuestMemory()+s.Overhead > limit || s.GuestMemory()%g.Block != g.Boot%g.Block) {
+		if err == nil && (s.GuestMemory()+s.Overhead > limit ||
+			s.GuestMemory()%g.Block != g.Boot%g.Block) {
 			t.Fatalf("limit %d, %+v: %+v", limit, g, s)
 		}
 	})
@@ -69,8 +74,10 @@ func TestMainCountsTheMost(t *testing.T) {
 		f, domain := anyFormula(t)
 		newest := f
 		newest.Version = kubevirt.Main()
-		guest, vcpus := rapid.Uint64Range(mi, 1<<45).Draw(t, "guest"), rapid.IntRange(1, 512).Draw(t, "vCPUs")
-		if old, most := bytesOf(t, f, domain, guest, vcpus), bytesOf(t, newest, domain, guest, vcpus); old > most {
+		guest, vcpus := rapid.Uint64Range(mi, 1<<45).Draw(t, "guest"),
+			rapid.IntRange(1, 512).Draw(t, "vCPUs")
+		if old, most := bytesOf(t, f, domain, guest, vcpus),
+			bytesOf(t, newest, domain, guest, vcpus); old > most {
 			t.Fatalf("%d by %s, and %d by main", old, f.Version, most)
 		}
 	})
@@ -91,11 +98,13 @@ func bytesOf(t *rapid.T, f target.Formula, domain string, guest uint64, vcpus in
 // anyFormula draws a formula and a domain.
 func anyFormula(t *rapid.T) (f target.Formula, domain string) {
 	var err error
-	version := rapid.SampledFrom([]string{"0.54", "0.57", "0.58.2", "0.59", "1.0", "1.1", "1.4.1", "1.5", "1.5.3", "1.6.4", "1.7", "1.9", "main"})
+	version := rapid.SampledFrom([]string{"0.54", "0.57", "0.58.2", "0.59", "1.0", "1.1", "1.4.1",
+		"1.5", "1.5.3", "1.6.4", "1.7", "1.9", "main"})
 	if f.Version, err = kubevirt.ParseVersion(version.Draw(t, "version")); err != nil {
 		t.Fatal(err)
 	}
-	if f.Ratio, err = kubevirt.ParseRatio(rapid.SampledFrom([]string{"1", "1.0001", "1.5", "4.5"}).Draw(t, "ratio")); err != nil {
+	if f.Ratio, err = kubevirt.ParseRatio(
+		rapid.SampledFrom([]string{"1", "1.0001", "1.5", "4.5"}).Draw(t, "ratio")); err != nil {
 		t.Fatal(err)
 	}
 	if f.Check() != nil { // a version without ratio
@@ -103,9 +112,13 @@ func anyFormula(t *rapid.T) (f target.Formula, domain string) {
 	}
 	f.Guaranteed = rapid.Bool().Draw(t, "guaranteed")
 	f.Extra = rapid.Int64Range(0, int64(gi)).Draw(t, "extra")
-	some := func(text string) string { return strings.Repeat(text, rapid.IntRange(0, 1).Draw(t, text)) }
-	domain = "<domain type='kvm'>" + some("<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>") + some("<launchSecurity type='sev-snp'/>") +
-		"<devices>" + some("<graphics type='vnc'/>") + some("<tpm/>") + some("<hostdev mode='subsystem' type='pci'/>") + "</devices></domain>"
+	some := func(text string) string {
+		return strings.Repeat(text, rapid.IntRange(0, 1).Draw(t, text))
+	}
+	domain = "<domain type='kvm'>" + some("<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>") +
+		some("<launchSecurity type='sev-snp'/>") +
+		"<devices>" + some("<graphics type='vnc'/>") + some("<tpm/>") +
+		some("<hostdev mode='subsystem' type='pci'/>") + "</devices></domain>"
 	return f, domain
 }
 

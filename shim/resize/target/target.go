@@ -18,8 +18,9 @@ type Target struct {
 	// computed from CPUQuota.
 	api.Size `json:"size"`
 
-	Overhead uint64 `json:"overhead,omitempty"` // bytes that the launcher needs beside Memory, at this size
-	Limit    uint64 `json:"limit,omitempty"`    // memory limit of the container, in bytes; 0: none
+	// bytes that the launcher needs beside Memory, at this size
+	Overhead uint64 `json:"overhead,omitempty"`
+	Limit    uint64 `json:"limit,omitempty"` // memory limit of the container, in bytes; 0: none
 
 	Bandwidth *Bandwidth `json:"bandwidth,omitempty"` // nil: as it is
 }

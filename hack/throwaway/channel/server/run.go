@@ -52,7 +52,9 @@ func runTerminal(s ssh.Session, cmd *exec.Cmd, size ssh.Pty, resized <-chan ssh.
 		defer close(output)
 		_, _ = io.Copy(s, terminal)
 	}()
-	supervise(s, cmd, signals, resized, func(w ssh.Window) { _ = pty.Setsize(terminal, winsize(w)) })
+	supervise(s, cmd, signals, resized, func(w ssh.Window) {
+		_ = pty.Setsize(terminal, winsize(w))
+	})
 	select {
 	case <-output:
 	case <-time.After(outputDelay):
@@ -62,7 +64,10 @@ func runTerminal(s ssh.Session, cmd *exec.Cmd, size ssh.Pty, resized <-chan ssh.
 
 // supervise waits for the command. It forwards signals to the process group and sizes to the
 // terminal. It ends the group when the client disconnects.
-func supervise(s ssh.Session, cmd *exec.Cmd, signals <-chan ssh.Signal, resized <-chan ssh.Window, resize func(ssh.Window)) {
+func supervise(
+	s ssh.Session, cmd *exec.Cmd, signals <-chan ssh.Signal, resized <-chan ssh.Window,
+	resize func(ssh.Window),
+) {
 	group := -cmd.Process.Pid
 	exited := make(chan struct{})
 	go func() {

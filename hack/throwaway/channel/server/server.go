@@ -18,10 +18,12 @@ import (
 func New(host ssh.Signer, authorized ssh.PublicKey) *ssh.Server {
 	back := &ssh.ForwardedTCPHandler{}
 	return &ssh.Server{
-		HostSigners:      []ssh.Signer{host},
-		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool { return ssh.KeysEqual(key, authorized) },
-		Handler:          handle,
-		PtyCallback:      func(ssh.Context, ssh.Pty) bool { return true },
+		HostSigners: []ssh.Signer{host},
+		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool {
+			return ssh.KeysEqual(key, authorized)
+		},
+		Handler:     handle,
+		PtyCallback: func(ssh.Context, ssh.Pty) bool { return true },
 
 		ReversePortForwardingCallback: func(ssh.Context, string, uint32) bool { return true },
 		ChannelHandlers: map[string]ssh.ChannelHandler{
@@ -30,9 +32,11 @@ func New(host ssh.Signer, authorized ssh.PublicKey) *ssh.Server {
 			"direct-streamlocal@openssh.com": forwardUnix,
 		},
 		RequestHandlers: map[string]ssh.RequestHandler{
-			"keepalive@openssh.com": func(ssh.Context, *ssh.Server, *gossh.Request) (bool, []byte) { return true, nil },
-			"tcpip-forward":         back.HandleSSHRequest,
-			"cancel-tcpip-forward":  back.HandleSSHRequest,
+			"keepalive@openssh.com": func(ssh.Context, *ssh.Server, *gossh.Request) (bool, []byte) {
+				return true, nil
+			},
+			"tcpip-forward":        back.HandleSSHRequest,
+			"cancel-tcpip-forward": back.HandleSSHRequest,
 		},
 		SubsystemHandlers: map[string]ssh.SubsystemHandler{"sftp": serveFiles},
 	}

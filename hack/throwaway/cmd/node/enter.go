@@ -21,7 +21,9 @@ func execCommand() *cobra.Command {
 		Short: "Run a command in the running node; its streams, signals and exit code pass through",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return withNode(c.Context(), func(n *throwaway.Node) error { return passThrough(n, args) })
+			return withNode(c.Context(), func(n *throwaway.Node) error {
+				return passThrough(n, args)
+			})
 		},
 	}
 	c.Flags().SetInterspersed(false)

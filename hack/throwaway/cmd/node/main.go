@@ -67,20 +67,24 @@ func exitCode(err error) int {
 func command() *cobra.Command {
 	o := throwaway.Options{Spec: image.SpecFromEnv(), Log: plainlog.New(os.Stderr, "hack/node")}
 	c := &cobra.Command{
-		Use:           "node",
-		Short:         "The throw-away node: a QEMU guest with containerd, NRI, libvirt and every capability",
+		Use: "node",
+		Short: "The throw-away node: a QEMU guest with containerd, NRI, libvirt and " +
+			"every capability",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	f := c.PersistentFlags()
-	f.StringVar(&o.Spec.Suite, "suite", o.Spec.Suite, "Debian release of the node ($MOORING_NODE_SUITE)")
+	f.StringVar(&o.Spec.Suite, "suite", o.Spec.Suite, "Debian release of the node "+
+		"($MOORING_NODE_SUITE)")
 	f.StringVar(&o.Spec.Containerd, "containerd", o.Spec.Containerd,
 		"containerd to build, or \"distribution\" ($MOORING_NODE_CONTAINERD)")
 	f.IntVar(&o.VM.CPUs, "cpus", 2, "virtual CPUs")
-	f.IntVar(&o.VM.MemoryMiB, "memory", 6144, "memory in MiB; QEMU allocates it when the node uses it")
+	f.IntVar(&o.VM.MemoryMiB, "memory", 6144, "memory in MiB; QEMU allocates it when the node "+
+		"uses it")
 	f.StringVar(&o.Source, "source", "", "checkout of Mooring with the node's sources")
 	_ = f.MarkHidden("source") // hack/node sets it
-	c.AddCommand(imageCommand(&o), runCommand(&o), upCommand(&o), superviseCommand(&o), downCommand(),
+	c.AddCommand(imageCommand(&o), runCommand(&o), upCommand(&o), superviseCommand(&o),
+		downCommand(),
 		execCommand(), shellCommand(&o), pushCommand(), pullCommand(), cleanCommand())
 	return c
 }

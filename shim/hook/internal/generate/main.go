@@ -1,6 +1,6 @@
 // Command generate compiles the .proto files of a folder without protoc. It writes the output of
-// protoc-gen-go and protoc-gen-go-grpc beside each file. It is a separate module, so the root module
-// does not need its requirements.
+// protoc-gen-go and protoc-gen-go-grpc beside each file. It is a separate module, so the root
+// module does not need its requirements.
 package main
 
 import (
@@ -34,7 +34,8 @@ func run(ctx context.Context, folder string, files []string) error {
 	if err != nil {
 		return fmt.Errorf("compile: %w", err)
 	}
-	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: files, Parameter: proto.String("paths=source_relative")}
+	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: files,
+		Parameter: proto.String("paths=source_relative")}
 	for _, file := range compiled {
 		request.ProtoFile = append(request.ProtoFile, protodesc.ToFileDescriptorProto(file))
 	}
@@ -46,7 +47,9 @@ func run(ctx context.Context, folder string, files []string) error {
 	return nil
 }
 
-func generate(ctx context.Context, plugin string, request *pluginpb.CodeGeneratorRequest, folder string) error {
+func generate(
+	ctx context.Context, plugin string, request *pluginpb.CodeGeneratorRequest, folder string,
+) error {
 	in, err := proto.Marshal(request)
 	if err != nil {
 		return err
@@ -65,7 +68,8 @@ func generate(ctx context.Context, plugin string, request *pluginpb.CodeGenerato
 		return fmt.Errorf("%s", *response.Error)
 	}
 	for _, file := range response.File {
-		if err := os.WriteFile(filepath.Join(folder, file.GetName()), []byte(file.GetContent()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, file.GetName()), []byte(file.GetContent()),
+			0o644); err != nil {
 			return err
 		}
 	}
