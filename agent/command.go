@@ -65,8 +65,8 @@ func versionCommand(build buildinfo.Info) *cobra.Command {
 	}
 }
 
-// collectEarly lets the heap grow only by half between two garbage collections, instead of
-// to twice its size. The agent runs on every node, and collections cost it little time.
+// collectEarly lets the heap grow only by half between two garbage collections, instead of to twice
+// its size. The agent runs on every node, and collections cost it little time.
 func collectEarly() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)

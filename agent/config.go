@@ -19,8 +19,8 @@ const (
 	pluginName = "mooring"
 	socketName = "agent.sock"
 
-	// podsTimeout is shorter than kubelet's timeouts: a node must start its pods even
-	// while the API server is away.
+	// podsTimeout is shorter than kubelet's timeouts: a node must start its pods even while the API
+	// server is away.
 	podsTimeout = 10 * time.Second
 )
 
@@ -38,12 +38,11 @@ type Config struct {
 	LogLevel    slog.Level
 	LogFormat   string
 
-	// Proc and Cgroup are the mount points of procfs and of the cgroup v2 hierarchy.
-	// Only tests change them.
+	// Proc and Cgroup are the mount points of procfs and of the cgroup v2 hierarchy. Only tests
+	// change them.
 	Proc, Cgroup string
 
-	// PodsTimeout bounds the wait for the list of pods before the agent connects to
-	// the runtime.
+	// PodsTimeout bounds the wait for the list of pods before the agent connects to the runtime.
 	PodsTimeout time.Duration
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// domainNames maps the names of running domains to their UUIDs. It reads them from
-// libvirt's records.
+// domainNames maps the names of running domains to their UUIDs. It reads them from libvirt's
+// records.
 type domainNames struct {
 	records libvirt.Records
 	logger  *slog.Logger

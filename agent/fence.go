@@ -114,8 +114,8 @@ func (f *fence) run(ctx context.Context) error {
 	}
 }
 
-// check acts if the agent is away for too long. After a failed attempt it pauses. The
-// pause doubles with each failure.
+// check acts if the agent is away for too long. After a failed attempt it pauses. The pause doubles
+// with each failure.
 func (f *fence) check(ctx context.Context) {
 	after := f.policy.Lifecycle.FenceAfter
 	away, starting := f.absence.observe()
@@ -199,9 +199,8 @@ var (
 	errPinsReplaced = errors.New("the tracker's pins were replaced")
 )
 
-// awaitAgent returns errAgentBack when the agent works or starts. It returns
-// errPinsReplaced when the tracker has new pins: the fence must open them, because no program
-// updates the old maps.
+// awaitAgent returns errAgentBack when the agent works or starts. It returns errPinsReplaced when
+// the tracker has new pins: the fence must open them, because no program updates the old maps.
 func (f *fence) awaitAgent(ctx context.Context, view *bpf.View) error {
 	checks := time.NewTicker(checkPeriod / 4)
 	defer checks.Stop()
@@ -221,8 +220,8 @@ func (f *fence) awaitAgent(ctx context.Context, view *bpf.View) error {
 	}
 }
 
-// newSupervision makes a supervisor that acts only on the proven end of a launcher. It
-// reads no tracker events, pod directories or heartbeats: the agent owns these.
+// newSupervision makes a supervisor that acts only on the proven end of a launcher. It reads no
+// tracker events, pod directories or heartbeats: the agent owns these.
 func (f *fence) newSupervision() (v *supervision, err error) {
 	kernel, err := host.NewLinuxKernel(f.config.Proc, f.config.Cgroup)
 	if err != nil {

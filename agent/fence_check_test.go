@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// fenceRig is a fence with a clock of the test. It counts attempts to act, and lets them
-// fail with fault.
+// fenceRig is a fence with a clock of the test. It counts attempts to act, and lets them fail with
+// fault.
 type fenceRig struct {
 	*fence
 	clock    *setClock

@@ -15,32 +15,31 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Agent and fence must not stop VM processes at the same time. They agree through three
-// files in the agent's tmpfs:
+// Agent and fence must not stop VM processes at the same time. They agree through three files in
+// the agent's tmpfs:
 //
 //	alive       the agent touches it every second, once its supervisor has proven itself
 //	agent.lock  a starting agent touches it, and keeps it locked until it ends
 //	fence.lock  the fence keeps it locked while it acts
 //
-// Each side first raises its own flag and then checks the other's. An agent that starts
-// locks agent.lock, and then waits until fence.lock is free. A fence locks fence.lock, and
-// then checks for a starting agent. docs/adr/0022-the-fence-handshake.md says why fewer
-// files do not suffice.
+// Each side first raises its own flag and then checks the other's. An agent that starts locks
+// agent.lock, and then waits until fence.lock is free. A fence locks fence.lock, and then checks
+// for a starting agent. docs/adr/0022-the-fence-handshake.md says why fewer files do not suffice.
 const (
 	aliveFile     = "alive"
 	agentLockFile = "agent.lock"
 	fenceLockFile = "fence.lock"
 
-	// provenAfter is the working time of a supervisor before the agent touches aliveFile.
-	// An agent that crashes over and over stays below it, and counts as away.
+	// provenAfter is the working time of a supervisor before the agent touches aliveFile. An agent
+	// that crashes over and over stays below it, and counts as away.
 	provenAfter = 5 * time.Second
 
 	// stepAsideTimeout bounds the wait of an agent for an acting fence.
 	stepAsideTimeout = 10 * time.Second
 	stepAsidePoll    = 20 * time.Millisecond
 
-	// startGrace is the longest time between the start of an agent and its first touch
-	// of aliveFile. An agent that hangs for longer counts as away.
+	// startGrace is the longest time between the start of an agent and its first touch of
+	// aliveFile. An agent that hangs for longer counts as away.
 	startGrace = stepAsideTimeout + provenAfter + 5*time.Second
 )
 
@@ -60,8 +59,8 @@ func newPresence(root string, clock host.Clock, logger *slog.Logger) *presence {
 	return &presence{root: root, clock: clock, logger: logger}
 }
 
-// announce makes an acting fence step aside, and waits until it has done so. Otherwise
-// agent and fence would do the same work twice.
+// announce makes an acting fence step aside, and waits until it has done so. Otherwise agent and
+// fence would do the same work twice.
 func (p *presence) announce(ctx context.Context) {
 	path := filepath.Join(p.root, agentLockFile)
 	lock, err := holdLock(path)
@@ -127,9 +126,9 @@ func touchFile(path string) error {
 	return err
 }
 
-// absence is the fence's side of the handshake: it measures how long the agent has been
-// away. It reacts to changes of modification times, and takes the time of each change from
-// its own clock: an operator may set the node's clock.
+// absence is the fence's side of the handshake: it measures how long the agent has been away. It
+// reacts to changes of modification times, and takes the time of each change from its own clock: an
+// operator may set the node's clock.
 type absence struct {
 	clock          host.Clock
 	alive, started watchedFile

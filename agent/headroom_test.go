@@ -14,8 +14,8 @@ const growable = "<domain type='kvm'><memory unit='GiB'>1</memory><vcpu>2</vcpu>
 	"arch='x86_64' machine='q35'>hvm</type></os>" +
 	"<features><acpi/></features><devices></devices></domain>"
 
-// Pods get the policy's capacities even before they have a launcher. So does `mooring
-// domain prepare` on the node.
+// Pods get the policy's capacities even before they have a launcher. So does `mooring domain
+// prepare` on the node.
 func TestHeadroomOfThePolicy(t *testing.T) {
 	config := testConfig(t)
 	text := testPolicy + "headroom: {memoryCapacity: 4Gi, cpuCapacity: 8}\n"

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// usableHook returns path if launchers can run it as their hook, else "". With an unusable
-// hook, launchers start without one and only their preStop hook fails. Otherwise no
-// launcher of the node could start.
+// usableHook returns path if launchers can run it as their hook, else "". With an unusable hook,
+// launchers start without one and only their preStop hook fails. Otherwise no launcher of the node
+// could start.
 func usableHook(path string, logger *slog.Logger) string {
 	if path == "" {
 		return ""

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// journalFile holds the fence's events for the next agent: one a line, as JSON. The
-	// fence itself has no connection to Kubernetes.
+	// journalFile holds the fence's events for the next agent: one a line, as JSON. The fence
+	// itself has no connection to Kubernetes.
 	journalFile = "fence.jsonl"
 
 	// maxJournal bounds the file, in bytes. Events beyond it are only in the fence's log.
@@ -76,8 +76,8 @@ func (j *journal) add(event agentapi.Event) error {
 	return err
 }
 
-// open opens and locks the file for appending. The agent that takes the file away waits
-// for the lock.
+// open opens and locks the file for appending. The agent that takes the file away waits for the
+// lock.
 func (j *journal) open() (*os.File, error) {
 	for {
 		f, err := openJournal(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE)
@@ -106,9 +106,9 @@ func openJournal(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// drain returns the events and removes them from the journal. It skips broken lines, and
-// counts them in the error. It renames the file before it reads it: later events go to a
-// new file, for the next call.
+// drain returns the events and removes them from the journal. It skips broken lines, and counts
+// them in the error. It renames the file before it reads it: later events go to a new file, for the
+// next call.
 func (j *journal) drain() ([]agentapi.Event, error) {
 	taken := j.path + ".taken"
 	earlier, broken := consume(taken) // from an agent that ended before it had read the file
@@ -124,8 +124,8 @@ func (j *journal) drain() ([]agentapi.Event, error) {
 	return append(earlier, latest...), errors.Join(broken, err)
 }
 
-// awaitUnlocked waits at most a second for a fence that still appends to the file. The
-// last event of a fence that hangs is lost.
+// awaitUnlocked waits at most a second for a fence that still appends to the file. The last event
+// of a fence that hangs is lost.
 func awaitUnlocked(path string) {
 	free := func(context.Context) (bool, error) {
 		held, err := lockHeld(path)

@@ -14,9 +14,9 @@ import (
 // leftoverDelay is the time for launchers in the runtime's list to be registered again.
 const leftoverDelay = 5 * time.Second
 
-// leftovers are cgroups registered with the tracker by an earlier agent, and not yet by
-// this one. The fence only reads the tracker. After the fence has stopped a launcher's VM,
-// the launcher's cgroup stays registered until this agent releases it.
+// leftovers are cgroups registered with the tracker by an earlier agent, and not yet by this one.
+// The fence only reads the tracker. After the fence has stopped a launcher's VM, the launcher's
+// cgroup stays registered until this agent releases it.
 type leftovers struct {
 	mu     sync.Mutex // held during a call of the tracker, too
 	groups map[uint64]bool
@@ -40,8 +40,7 @@ func (l *leftovers) claim(group uint64, register func(uint64) error) error {
 	return register(group)
 }
 
-// release unregisters all leftovers, except the cgroups of ties. It stops at the first
-// error.
+// release unregisters all leftovers, except the cgroups of ties. It stops at the first error.
 func (l *leftovers) release(ties []tie.Tie, unregister func(uint64) error) (
 	released int, err error,
 ) {
@@ -66,8 +65,8 @@ func (v *supervision) Reconciled() {
 	v.reconcileOnce.Do(func() { close(v.reconciled) })
 }
 
-// releaseLeftovers unregisters cgroups without a launcher. It does so once, after the
-// runtime has listed the running launchers.
+// releaseLeftovers unregisters cgroups without a launcher. It does so once, after the runtime has
+// listed the running launchers.
 func (a *Agent) releaseLeftovers(ctx context.Context) {
 	select {
 	case <-ctx.Done():

@@ -97,9 +97,9 @@ func (a *Agent) watchDomains(ctx context.Context) {
 	a.domainNames.watch(ctx, changed)
 }
 
-// awaitPods waits for the list of the node's pods, at most for PodsTimeout. Without the
-// list, rules that name service accounts refuse new launchers and skip old ones, and no pod
-// learns the desired size of its VM.
+// awaitPods waits for the list of the node's pods, at most for PodsTimeout. Without the list, rules
+// that name service accounts refuse new launchers and skip old ones, and no pod learns the desired
+// size of its VM.
 func (a *Agent) awaitPods(ctx context.Context) {
 	if a.kube == nil {
 		return

@@ -90,8 +90,8 @@ func terms(p *policy.Policy) tie.Terms {
 	}
 }
 
-// startSupervisor restores the state of an earlier agent and starts the supervisor. It
-// must run before the agent connects to the runtime.
+// startSupervisor restores the state of an earlier agent and starts the supervisor. It must run
+// before the agent connects to the runtime.
 func (a *Agent) startSupervisor(s *stage) {
 	if a.supervision == nil {
 		return

@@ -26,8 +26,8 @@ func (d Devices) Any() bool {
 	return d.VFIO > 0 || d.VDPA > 0 || d.NVMe > 0
 }
 
-// String returns the annotation value, in the order vfio, vdpa, nvme, iommu, or
-// "" for the zero value. [ParseDevices] reads it back to the same Devices.
+// String returns the annotation value, in the order vfio, vdpa, nvme, iommu, or "" for the zero
+// value. [ParseDevices] reads it back to the same Devices.
 func (d Devices) String() string {
 	var words []string
 	for _, kind := range d.kinds() {

@@ -34,10 +34,7 @@ func ExampleParse() {
 	}, "compute")
 	fmt.Println(err)
 	// Output:
-	// annotation memory.max.cgroup.mooring.dev: "9Gi": memory.max is the container's memory limit
-	// and belongs to kubelet: set resources.limits.memory of the container annotation
-	// value.memlock.mooring.dev: "16Gb": want a whole number of bytes as a quantity such as 4Gi,
-	// 1.5Gi or 500M, without sign, space, exponent or fraction of a byte; or "unlimited" annotation
-	// vcpus.resize.mooring.dev/pods: "4": unknown scope: want vcpus.resize.mooring.dev,
-	// vcpus.resize.mooring.dev/pod or vcpus.resize.mooring.dev/container.NAME
+	// annotation memory.max.cgroup.mooring.dev: "9Gi": memory.max is the container's memory limit and belongs to kubelet: set resources.limits.memory of the container
+	// annotation value.memlock.mooring.dev: "16Gb": want a whole number of bytes as a quantity such as 4Gi, 1.5Gi or 500M, without sign, space, exponent or fraction of a byte; or "unlimited"
+	// annotation vcpus.resize.mooring.dev/pods: "4": unknown scope: want vcpus.resize.mooring.dev, vcpus.resize.mooring.dev/pod or vcpus.resize.mooring.dev/container.NAME
 }

@@ -10,8 +10,8 @@ type Lockable struct {
 	Unlimited bool
 }
 
-// String returns the annotation value: a quantity or "unlimited".
-// [ParseLockable] reads it back to the same Lockable.
+// String returns the annotation value: a quantity or "unlimited". [ParseLockable] reads it back to
+// the same Lockable.
 func (l Lockable) String() string {
 	if l.Unlimited {
 		return Unlimited

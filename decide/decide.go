@@ -42,8 +42,8 @@ type Facts struct {
 	// NodeMemory is the memory of the node in bytes, 0 when unknown.
 	NodeMemory int64
 
-	// Exists is set for a container created before this decision: while the agent
-	// was away, or before it was installed. Its spec can no longer change.
+	// Exists is set for a container created before this decision: while the agent was away, or
+	// before it was installed. Its spec can no longer change.
 	Exists bool
 
 	// NodeGranted is the locked memory of all other launchers in the node's account, in bytes.

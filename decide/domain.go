@@ -39,8 +39,8 @@ func (f Facts) DeclaredDomain() (domain string, ok bool) {
 	return normalDomain(declared), ok
 }
 
-// normalDomain returns a declared domain, a UUID in libvirt's form. Two spellings
-// of a UUID are thus one claim.
+// normalDomain returns a declared domain, a UUID in libvirt's form. Two spellings of a UUID are
+// thus one claim.
 func normalDomain(declared string) string {
 	if id, ok := tie.ParseDomainUUID(declared); ok {
 		return id.String()

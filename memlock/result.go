@@ -62,8 +62,7 @@ func Total(terms []Term) (int64, error) {
 	return total, nil
 }
 
-// Times returns n times a term, named so where n is not 1. The error is a product
-// beyond an int64.
+// Times returns n times a term, named so where n is not 1. The error is a product beyond an int64.
 func (t Term) Times(n int64) (Term, error) {
 	if n == 1 {
 		return t, nil

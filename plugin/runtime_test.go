@@ -37,8 +37,8 @@ func (quiet) Errorf(context.Context, string, ...any) {}
 // deadline is how long a test waits for what should happen at once.
 const deadline = 30 * time.Second
 
-// runtime is NRI's own runtime side, as containerd has it, behind a listener that
-// can cut the connections: a real runtime's end with its process.
+// runtime is NRI's own runtime side, as containerd has it, behind a listener that can cut the
+// connections: a real runtime's end with its process.
 type runtime struct {
 	*adaptation.Adaptation
 	pods       []*nri.PodSandbox

@@ -5,6 +5,6 @@
 // Go programs import the packages. Other images run the same code as the program
 // /run/mooring/hook (cmd/mooring-hook).
 //
-// [heartbeat]: https://pkg.go.dev/github.com/mooring-vm/mooring/shim/heartbeat
-// [prestop]: https://pkg.go.dev/github.com/mooring-vm/mooring/shim/prestop
+// [heartbeat]: https://pkg.go.dev/github.com/mooring-vm/mooring/shim/heartbeat [prestop]:
+// https://pkg.go.dev/github.com/mooring-vm/mooring/shim/prestop
 package shim

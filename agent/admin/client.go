@@ -92,8 +92,8 @@ func (c *Client) Node(ctx context.Context) (agentapi.Node, error) {
 	return get[agentapi.Node](ctx, c, agentapi.PathNode)
 }
 
-// Events yields the latest events and then new ones, until the caller stops, ctx ends or
-// the stream ends. In the last two cases it yields the error once.
+// Events yields the latest events and then new ones, until the caller stops, ctx ends or the stream
+// ends. In the last two cases it yields the error once.
 func (c *Client) Events(ctx context.Context) iter.Seq2[agentapi.Event, error] {
 	return func(yield func(agentapi.Event, error) bool) {
 		body, err := c.open(ctx, http.MethodGet, agentapi.PathEvents, http.NoBody)

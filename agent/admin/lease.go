@@ -22,9 +22,9 @@ const (
 
 // Leases sets leases. Under a lease, the agent stops no VM process of a pod's launchers.
 type Leases interface {
-	// Lease sets a lease for this period. A period of 0 ends the present lease. It
-	// blocks until the lease holds for all launchers of the pod with tracked
-	// processes, and returns their number, or until ctx ends.
+	// Lease sets a lease for this period. A period of 0 ends the present lease. It blocks until the
+	// lease holds for all launchers of the pod with tracked processes, and returns their number, or
+	// until ctx ends.
 	Lease(ctx context.Context, namespace, pod string, period time.Duration,
 		reason string) (launchers int, err error)
 }

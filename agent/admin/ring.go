@@ -65,8 +65,8 @@ type Subscription struct {
 	live    chan agentapi.Event
 }
 
-// Next blocks until the next event. The error is [ErrSlow], after the last buffered event,
-// or the error of ctx.
+// Next blocks until the next event. The error is [ErrSlow], after the last buffered event, or the
+// error of ctx.
 func (s *Subscription) Next(ctx context.Context) (agentapi.Event, error) {
 	if len(s.backlog) > 0 {
 		event := s.backlog[0]

@@ -40,8 +40,8 @@ type Server struct {
 	Leases Leases
 	// Sizes accepts resize requests. If it is nil, the server refuses them.
 	Sizes Sizes
-	// WriteTimeout bounds the time of a reader for an answer, or for one event of the
-	// stream. 0 means 10 s.
+	// WriteTimeout bounds the time of a reader for an answer, or for one event of the stream. 0
+	// means 10 s.
 	WriteTimeout time.Duration
 }
 

@@ -46,7 +46,7 @@ func (s *Server) writeLine(w http.ResponseWriter, event agentapi.Event) error {
 }
 
 // limitWrite sets a new deadline for each event. So a stream may be long, and a reader that
-// stops reading blocks no goroutine forever. Writers without deadlines, as in tests, stay
+// stops reading blocks no goroutine forever. ResponseWriters without deadlines, as in tests, stay
 // unlimited.
 func (s *Server) limitWrite(w http.ResponseWriter) {
 	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.writeTimeout()))

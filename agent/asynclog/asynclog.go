@@ -24,8 +24,8 @@ type Writer struct {
 }
 
 // New returns a writer to out that keeps up to limit bytes. After lines were dropped and out
-// accepts data again, the writer calls report with their number. report may write to out.
-// The caller must call Close.
+// accepts data again, the writer calls report with their number. report may write to out. The
+// caller must call Close.
 func New(out io.Writer, limit int, report func(lines uint64)) *Writer {
 	w := &Writer{
 		out: out, limit: limit, report: report,

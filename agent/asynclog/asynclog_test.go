@@ -119,7 +119,8 @@ func TestCloseGivesUp(t *testing.T) {
 	})
 }
 
-// The pipe stands for a stuck journal: it has no reader, and its buffer is full.
+// The pipe stands for a journal that is stuck at first: the writes fill the pipe's buffer before a
+// reader starts.
 func TestPipeWithoutAReader(t *testing.T) {
 	r, stuck, err := os.Pipe()
 	if err != nil {

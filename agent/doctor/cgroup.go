@@ -45,8 +45,8 @@ func cgroupV2(_ context.Context, s *survey) finding {
 	}
 }
 
-// mountTypes maps mount points to file system types, as in proc_pid_mounts(5). The last
-// mount at a mount point hides the earlier ones.
+// mountTypes maps mount points to file system types, as in proc_pid_mounts(5). The last mount at a
+// mount point hides the earlier ones.
 func mountTypes(mounts string) map[string]string {
 	types := map[string]string{}
 	for line := range strings.Lines(mounts) {

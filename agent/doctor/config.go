@@ -32,9 +32,9 @@ type containerdConfig struct {
 	nri             nriTable
 }
 
-// nriTable is the table of the plugin io.containerd.nri.v1.nri. containerd keeps its own
-// type internal (internal/nri/config.go). A nil pointer stands for the default, which
-// depends on the version of containerd.
+// nriTable is the table of the plugin io.containerd.nri.v1.nri. containerd keeps its own type
+// internal (internal/nri/config.go). A nil pointer stands for the default, which depends on the
+// version of containerd.
 type nriTable struct {
 	Disable             *bool  `toml:"disable"`
 	SocketPath          string `toml:"socket_path"`
@@ -58,8 +58,8 @@ func defaultNRITable() nriTable {
 	}
 }
 
-// loadConfig reads containerd's configuration and its imports, as containerd does. An
-// error for an absent file wraps fs.ErrNotExist.
+// loadConfig reads containerd's configuration and its imports, as containerd does. An error for an
+// absent file wraps fs.ErrNotExist.
 func loadConfig(ctx context.Context, file string) (*config.Config, error) {
 	c := &config.Config{Version: version.ConfigVersion} // older files are migrated to this version
 	if err := config.LoadConfig(ctx, file, c); err != nil {
@@ -112,8 +112,8 @@ func (s *survey) configPath() string {
 	return cmp.Or(s.commandFlag(s.runtime.PID, "--config", "-c"), defaultConfig)
 }
 
-// noConfig reports whether no configuration exists. containerd then runs with its
-// defaults and without imports.
+// noConfig reports whether no configuration exists. containerd then runs with its defaults and
+// without imports.
 func (s *survey) noConfig() bool { return errors.Is(s.configErr, fs.ErrNotExist) }
 
 // configKnown reports whether the checks know containerd's configuration.

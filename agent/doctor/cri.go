@@ -17,9 +17,9 @@ import (
 // maxAnswer bounds the runtime's answer, in bytes.
 const maxAnswer = 64 << 10
 
-// queryRuntime asks the runtime at a unix socket for its name and version, by CRI's
-// method Version. It speaks gRPC by hand, one message each way (doc/PROTOCOL-HTTP2.md of
-// grpc): the library and the types of CRI would add 23 MB to a program of 34 MB.
+// queryRuntime asks the runtime at a unix socket for its name and version, by CRI's method Version.
+// It speaks gRPC by hand, one message each way (doc/PROTOCOL-HTTP2.md of grpc): the library and the
+// types of CRI would add 23 MB to a program of 34 MB.
 func queryRuntime(ctx context.Context, socket string) (Runtime, error) {
 	var runtime Runtime
 	protocols := new(http.Protocols)

@@ -1,6 +1,6 @@
-// Package doctor examines a node: its kernel, cgroups, container runtime, kubelet and
-// agent. Each check reports a finding, its meaning and a remedy. The checks change nothing
-// and need no agent. As root they find more.
+// Package doctor examines a node: its kernel, cgroups, container runtime, kubelet and agent. Each
+// check reports a finding, its meaning and a remedy. The checks change nothing and need no agent.
+// As root they find more.
 package doctor
 
 import (
@@ -45,8 +45,8 @@ type Machine struct {
 	// Root is the node's root file system.
 	Root fs.FS
 
-	// Config is the path of containerd's configuration. If it is empty, the checks
-	// take the path from the running containerd, or else the default path.
+	// Config is the path of containerd's configuration. If it is empty, the checks take the path
+	// from the running containerd, or else the default path.
 	Config string
 
 	// LoadConfig reads containerd's configuration and its imports.
@@ -67,9 +67,9 @@ type Machine struct {
 	// Peers lists the client processes of a listening unix socket.
 	Peers func(socket string) ([]Process, error)
 
-	// Version runs a program with --version and returns its output. If pid is not 0,
-	// path must be the file that this process runs. If a user other than root could
-	// have written the program, Version returns an error and does not run it.
+	// Version runs a program with --version and returns its output. If pid is not 0, path must be
+	// the file that this process runs. If a user other than root could have written the program,
+	// Version returns an error and does not run it.
 	Version func(ctx context.Context, path string, pid int) (string, error)
 }
 
@@ -128,8 +128,8 @@ func checks() []check {
 	}
 }
 
-// Examine runs all checks on a node. It blocks on the file system, the runtime and the
-// agent, at most until ctx ends.
+// Examine runs all checks on a node. It blocks on the file system, the runtime and the agent, at
+// most until ctx ends.
 func Examine(ctx context.Context, m Machine) Report {
 	s := newSurvey(ctx, m)
 	var r Report

@@ -12,8 +12,8 @@ import (
 
 const runTimeout = 10 * time.Second
 
-// runVersion runs a program with --version, unless a user other than root could have
-// written it. See Machine.Version.
+// runVersion runs a program with --version, unless a user other than root could have written it.
+// See Machine.Version.
 func runVersion(ctx context.Context, path string, pid int) (string, error) {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -37,8 +37,8 @@ func runVersion(ctx context.Context, path string, pid int) (string, error) {
 	return string(out), nil
 }
 
-// checkTrusted returns an error unless root owns the file and all directories above it,
-// and only root may write to them.
+// checkTrusted returns an error unless root owns the file and all directories above it, and only
+// root may write to them.
 func checkTrusted(path string, lstat func(string) (os.FileInfo, error)) error {
 	for at := path; ; at = filepath.Dir(at) {
 		info, err := lstat(at)

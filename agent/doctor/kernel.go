@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// kernel checks the kernel's release. The agent needs openat2(2) of 5.6. The tracker
-// needs 5.15. Linux 5.16 raised the default of RLIMIT_MEMLOCK from 64 KiB to 8 MiB.
+// kernel checks the kernel's release. The agent needs openat2(2) of 5.6. The tracker needs 5.15.
+// Linux 5.16 raised the default of RLIMIT_MEMLOCK from 64 KiB to 8 MiB.
 func kernel(_ context.Context, s *survey) finding {
 	release, err := s.read("/proc/sys/kernel/osrelease")
 	if err != nil {

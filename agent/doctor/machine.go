@@ -57,8 +57,7 @@ func queryAgent(ctx context.Context, socket string) (Agent, error) {
 	return Agent{Node: node, PID: peerPID(conn)}, nil
 }
 
-// peersOf lists the client processes of a listening unix socket, in this network
-// namespace.
+// peersOf lists the client processes of a listening unix socket, in this network namespace.
 func peersOf(socket string) ([]Process, error) {
 	inodes, err := peerInodes(socket)
 	if err != nil || len(inodes) == 0 {

@@ -70,8 +70,8 @@ func (s *survey) nriSocket() finding {
 	return finding{OK, "on, at " + socket + s.nriText(), "plugins can connect", ""}
 }
 
-// nriDisabled reports whether the configuration, or the default of this version,
-// switches NRI off. It is on by default since containerd 2.0.
+// nriDisabled reports whether the configuration, or the default of this version, switches NRI off.
+// It is on by default since containerd 2.0.
 func (s *survey) nriDisabled() bool {
 	if slices.Contains(s.config.disabledPlugins, nriPlugin) {
 		return true

@@ -22,8 +22,8 @@ func (s *survey) processes(name string) (pids []int) {
 	return pids
 }
 
-// onlyProcess returns the pid of the only process with this name. It returns 0 for none
-// and for several: containers may run programs of the same name.
+// onlyProcess returns the pid of the only process with this name. It returns 0 for none and for
+// several: containers may run programs of the same name.
 func (s *survey) onlyProcess(name string) int {
 	if pids := s.processes(name); len(pids) == 1 {
 		return pids[0]

@@ -22,8 +22,8 @@ const (
 	headSize         = 16 // struct unix_diag_msg, before the attributes
 )
 
-// peerInodes returns the inodes of the client sockets of a listening socket. Only
-// sock_diag connects the two ends of a unix socket.
+// peerInodes returns the inodes of the client sockets of a listening socket. Only sock_diag
+// connects the two ends of a unix socket.
 func peerInodes(socket string) (map[uint32]bool, error) {
 	answers, err := unixSockets()
 	if err != nil {

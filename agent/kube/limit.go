@@ -8,8 +8,8 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// The same figures as client-go's spam filter: kubelet retries a refused
-// container for ever, and each retry may say something slightly different.
+// The same figures as client-go's spam filter: kubelet retries a refused container for ever, and
+// each retry may say something slightly different.
 const (
 	podBurst  = 25
 	podPeriod = 5 * time.Minute

@@ -25,8 +25,8 @@ const (
 	maxInstance = 128
 )
 
-// eventObject renders event as Kubernetes stores it. An event without a pod is
-// about the node. stamp makes the name unique among those of the pod.
+// eventObject renders event as Kubernetes stores it. An event without a pod is about the node.
+// stamp makes the name unique among those of the pod.
 func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event {
 	regarding := reference(event, node)
 	namespace := regarding.Namespace

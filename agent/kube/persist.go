@@ -11,8 +11,8 @@ import (
 
 const attemptTimeout = 5 * time.Second
 
-// persist calls write until it succeeds, the API server refuses for good, or
-// five attempts over some 15 seconds have failed. The error is write's last one.
+// persist calls write until it succeeds, the API server refuses for good, or five attempts over
+// some 15 seconds have failed. The error is write's last one.
 func persist(ctx context.Context, write func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.25, Steps: 5}
 	var last error

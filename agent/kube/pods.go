@@ -30,7 +30,7 @@ type PodCache struct {
 	logger       *slog.Logger
 }
 
-// NewPodCache returns an empty cache of the node's pods. It makes no call; [PodCache.Run] does.
+// NewPodCache returns an empty cache of the node's pods. It sends no request; [PodCache.Run] does.
 func NewPodCache(client kubernetes.Interface, node string, logger *slog.Logger) (*PodCache, error) {
 	if node == "" {
 		return nil, errors.New("pod cache: the node name is empty")
@@ -53,23 +53,25 @@ func (c *PodCache) Run(ctx context.Context) {
 	c.informer.RunWithContext(ctx)
 }
 
-// Synced reports whether the first list is complete. Before that, an unknown pod may exist.
+// Synced reports whether the first list is complete. Before that, a pod that the cache lacks may
+// exist.
 func (c *PodCache) Synced() bool {
 	return c.informer.HasSynced()
 }
 
-// ServiceAccount returns the service account of the pod with this UID in the container runtime. It
+// ServiceAccount returns the service account of a pod by the UID that the container runtime has. It
 // never blocks on I/O. known is false until the cache has the pod. A static pod is known and has no
 // service account.
 //
-// Any user may write a mirror's annotation on a pod. Therefore a pod of the API server with this
-// UID comes first, and a UID that several mirrors claim is unknown.
+// A static pod's mirror, its object in the API, names the runtime's UID in an annotation. A user may
+// forge a mirror. Therefore a pod with this UID of its own takes precedence, and a UID that several
+// mirrors claim is unknown.
 func (c *PodCache) ServiceAccount(podUID string) (name string, known bool) {
 	pod, known := c.find(podUID)
 	return accountOf(pod), known
 }
 
-// find returns the pod with this UID in the container runtime.
+// find returns the pod by the UID that the container runtime has.
 func (c *PodCache) find(podUID string) (*corev1.Pod, bool) {
 	for _, index := range []string{byUID, byMirror} {
 		// ByIndex fails only if the index does not exist.
@@ -119,8 +121,8 @@ func podsOfNode(client kubernetes.Interface, node string) cache.ListerWatcher {
 }
 
 // trimPod returns a transform that keeps only the data that the agent uses, so that memory does not
-// grow with pod specs and statuses. Informers may apply it to its own result, so it must keep all
-// data that it reads.
+// grow with pod specs and statuses. Informers may transform an object twice, so the result keeps
+// all data that the transform reads.
 func trimPod(node string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)

@@ -36,8 +36,8 @@ type RecorderConfig struct {
 	Client kubernetes.Interface
 	Node   string       // name of this node, for the Event's instance
 	Logger *slog.Logger // for events that could not be written
-	// Count is called once for every event. It must not block and may be
-	// called concurrently. Optional.
+	// Count is called once for every event. It must not block and may be called concurrently.
+	// Optional.
 	Count func(Outcome)
 }
 
@@ -77,8 +77,8 @@ func NewRecorder(config RecorderConfig) (*Recorder, error) {
 	}, nil
 }
 
-// Record queues event. It never blocks: with a full queue the event is dropped
-// and counted. It may be called concurrently, before Run and after it.
+// Record queues event. It never blocks: with a full queue the event is dropped and counted. It may
+// be called concurrently, before Run and after it.
 func (r *Recorder) Record(event agentapi.Event) {
 	select {
 	case r.queue <- event:

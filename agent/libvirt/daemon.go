@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// ErrNoDomain means that libvirt has no running domain with this UUID. It does not
-	// prove the end of the domain's process.
+	// ErrNoDomain means that libvirt has no running domain with this UUID. It does not prove the
+	// end of the domain's process.
 	ErrNoDomain = errors.New("libvirt runs no such domain")
 
 	// ErrOtherProcess means that another process than the given one runs the domain.

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// minMessage and maxMessage bound a message of libvirt's protocol, in bytes. The
-	// lower bound is length and header, the upper one VIR_NET_MESSAGE_MAX.
+	// minMessage and maxMessage bound a message of libvirt's protocol, in bytes. The lower bound is
+	// length and header, the upper one VIR_NET_MESSAGE_MAX.
 	minMessage = 28
 	maxMessage = 32 << 20
 )

@@ -19,14 +19,14 @@ type Check struct {
 type Endpoints struct {
 	Metrics http.Handler
 	Checks  []Check
-	// Profiler adds /debug/pprof. It reveals memory and costs time. Set it only for
-	// loopback addresses, see [IsLoopback].
+	// Profiler adds /debug/pprof. It reveals memory and costs time. Set it only for loopback
+	// addresses, see [IsLoopback].
 	Profiler bool
 }
 
-// Handler serves /healthz, /readyz, /metrics and optionally /debug/pprof. /healthz answers
-// while the process runs. /readyz succeeds if every check passes, and lists the failed
-// checks with their reasons.
+// Handler serves /healthz, /readyz, /metrics and optionally /debug/pprof. /healthz answers while
+// the process runs. /readyz succeeds if every check passes, and lists the failed checks with their
+// reasons.
 func (e Endpoints) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", e.Metrics)

@@ -61,8 +61,8 @@ type Tracker struct {
 	Groups       int `json:"groups,omitempty"` // registered cgroups
 	MaxGroups    int `json:"maxGroups,omitempty"`
 
-	// Counters since the load of the tracker, which outlives the agent.
-	// events that the agent did not get; it scans for their effects
+	// Counters since the load of the tracker, which outlives the agent. events that the agent did
+	// not get; it scans for their effects
 	LostEvents    uint64 `json:"lostEvents,omitempty"`
 	LostProcesses uint64 `json:"lostProcesses,omitempty"` // processes without space in the table
 	// processes with an end that the tracker missed

@@ -75,8 +75,7 @@ type Rule struct {
 	Domains []string
 }
 
-// PodMemlock is the locked memory that one pod may ask for. The zero value
-// allows none.
+// PodMemlock is the locked memory that one pod may ask for. The zero value allows none.
 type PodMemlock struct {
 	Max       int64 // bytes; ceiling for a finite limit; math.MaxInt64: none
 	Unlimited bool  // pods with a memory limit may ask for "unlimited"

@@ -55,8 +55,8 @@ func Policy(t testing.TB, mode policy.Mode) *policy.Policy {
 	return p
 }
 
-// Launcher returns the annotations of a pod whose launcher is container "compute", with
-// more annotations added.
+// Launcher returns the annotations of a pod whose launcher is container "compute", with more
+// annotations added.
 func Launcher(more map[string]string) map[string]string {
 	all := map[string]string{api.LauncherKey: "compute"}
 	maps.Copy(all, more)
@@ -66,8 +66,8 @@ func Launcher(more map[string]string) map[string]string {
 // LauncherLabels returns labels by which [NodePolicy] recognises a launcher pod.
 func LauncherLabels() map[string]string { return map[string]string{"kubevirt.io": "virt-launcher"} }
 
-// VFIO returns annotations that ask for a memory lock of 5Gi: 4Gi for the guest and 1Gi
-// for device I/O.
+// VFIO returns annotations that ask for a memory lock of 5Gi: 4Gi for the guest and 1Gi for device
+// I/O.
 func VFIO() map[string]string {
 	return map[string]string{api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1"}
 }

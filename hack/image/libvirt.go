@@ -163,8 +163,8 @@ func isKept(name string) bool {
 		strings.HasPrefix(name, "var/lib/dpkg/status.d/")
 }
 
-// link adds Debian's links outside of packages. Programs search the loader in /lib64 or
-// /lib, and sockets in /run or /var/run.
+// link adds Debian's links outside of packages. Programs search the loader in /lib64 or /lib, and
+// sockets in /run or /var/run.
 func (t tree) link() {
 	for _, dir := range []string{"lib", "lib64"} {
 		if _, there := t["usr/"+dir]; there {

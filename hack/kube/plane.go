@@ -37,8 +37,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// ControlPlane is an etcd and a kube-apiserver. Its methods are not safe for
-// concurrent use, except Config and Logs.
+// ControlPlane is an etcd and a kube-apiserver. Its methods are not safe for concurrent use, except
+// Config and Logs.
 type ControlPlane struct {
 	programs *cache.Entry
 	temp     *cache.Temp

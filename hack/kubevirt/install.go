@@ -46,8 +46,7 @@ func (k *KubeVirt) install(ctx context.Context) error {
 }
 
 // markDeployed marks KubeVirt as deployed, because its programs ignore the configuration before.
-// VMs
-// without an architecture get amd64.
+// VMs without an architecture get amd64.
 func (k *KubeVirt) markDeployed(ctx context.Context) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(virtv1.KubeVirtGroupVersionKind)

@@ -54,8 +54,7 @@ func AttachCurrent(ctx context.Context) (*Node, error) {
 
 // StartCurrent starts the background node and a link to it for AttachCurrent. release removes the
 // link. If several processes call StartCurrent, the first one starts a node. Each further call
-// waits
-// and returns ErrRunning.
+// waits and returns ErrRunning.
 func StartCurrent(ctx context.Context, o Options) (n *Node, release func() error, err error) {
 	store, err := cache.Default()
 	if err != nil {

@@ -20,8 +20,7 @@ import (
 
 // silentNode publishes a background node with a port that accepts connections and never answers. A
 // hung node does so. The port of a dead node does so, too, if another node has taken it. This test
-// owns its directory
-// until it closes the returned Temp.
+// owns its directory until it closes the returned Temp.
 func silentNode(t *testing.T, owner vm.Process) *cache.Temp {
 	t.Helper()
 	t.Setenv(cache.EnvDir, t.TempDir())

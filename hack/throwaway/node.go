@@ -1,7 +1,7 @@
 // Package throwaway boots the node for tests and demonstrations: a QEMU guest with its own kernel,
 // cgroup v2, every capability, systemd, containerd with NRI, libvirt and QEMU. The package builds
-// the
-// node from Debian packages and Go modules. After the node's end only caches stay on the machine.
+// the node from Debian packages and Go modules. After the node's end only caches stay on the
+// machine.
 package throwaway
 
 import (

@@ -20,8 +20,8 @@ type ExitError = channel.ExitError
 // ErrLost means that the node has ended. Every error of a lost node wraps it.
 var ErrLost = channel.ErrLost
 
-// Node is a machine with containerd and root rights. All methods are safe for concurrent
-// use. They return at the latest when their context ends or the node is lost.
+// Node is a machine with containerd and root rights. All methods are safe for concurrent use. They
+// return at the latest when their context ends or the node is lost.
 type Node interface {
 	// Run runs a command and waits for its end. See ExitError and ErrLost.
 	Run(ctx context.Context, cmd Command) error

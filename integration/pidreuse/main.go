@@ -22,8 +22,7 @@ import (
 
 const (
 	// waitTimeout is the longest wait for the pid. A zombie keeps its pid until its parent has
-	// waited
-	// for it.
+	// waited for it.
 	waitTimeout = time.Minute
 	tick        = 10 * time.Millisecond
 )

@@ -47,8 +47,8 @@ func cleanUpContext(t *testing.T) context.Context {
 // fault is a failure during a flow.
 type fault struct {
 	name string
-	// before causes the fault before the start of the flow. after ends the fault. It may
-	// be called several times.
+	// before causes the fault before the start of the flow. after ends the fault. It may be called
+	// several times.
 	before func(t *testing.T, f fixture) (after func())
 	// middle causes the fault in the middle of the flow.
 	middle func(t *testing.T, f fixture)

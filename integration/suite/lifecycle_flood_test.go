@@ -19,8 +19,7 @@ while :; do (:); done &
 while :; do /bin/busybox true; done`
 
 const (
-	// floodForks is the number of processes that the flood starts before the test
-	// continues.
+	// floodForks is the number of processes that the flood starts before the test continues.
 	floodForks = 3000
 	// floodMemory bounds the growth of the agent's memory by a flood.
 	floodMemory = 64 * mib

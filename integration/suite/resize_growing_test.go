@@ -30,9 +30,8 @@ const (
 	dimm     = resize.DIMMBlock
 	pageSize = 4096
 
-	// growingOverhead is the shim's --overhead: the launcher's memory beside the guest's
-	// memory. It exceeds the real need, so that the kernel does not kill the launcher at
-	// its limit.
+	// growingOverhead is the shim's --overhead: the launcher's memory beside the guest's memory. It
+	// exceeds the real need, so that the kernel does not kill the launcher at its limit.
 	growingOverhead = 256 * mib
 )
 
@@ -47,8 +46,8 @@ type journalPoint struct {
 	name               string
 	started, confirmed int
 
-	// hold stops the next growth at this point until release. reached waits for
-	// conditions that the journal does not show.
+	// hold stops the next growth at this point until release. reached waits for conditions that the
+	// journal does not show.
 	hold func(g *growing, t *testing.T) (reached, release func())
 }
 

@@ -29,13 +29,13 @@ type runtime struct {
 type features struct {
 	// validator: the runtime obeys the pod's annotation for required plugins.
 	validator bool
-	// failurePolicy: a request that the agent does not answer fails. Otherwise the
-	// runtime continues without the agent.
+	// failurePolicy: a request that the agent does not answer fails. Otherwise the runtime
+	// continues without the agent.
 	failurePolicy bool
 	// passesRlimits: plugins get the rlimits of the container's spec.
 	passesRlimits bool
-	// idmaps: pods in a user namespace need a handler with idmapped mounts. Runtimes
-	// without this feature change the owner of files, so every handler works.
+	// idmaps: pods in a user namespace need a handler with idmapped mounts. Runtimes without this
+	// feature change the owner of files, so every handler works.
 	idmaps bool
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// TestCoreKubeletUpdateKeepsSettings: kubelet rewrites its own files whenever it
-// updates a container. The agent sets them again; without it, what the
-// container's spec keeps in unified does.
+// TestCoreKubeletUpdateKeepsSettings: kubelet rewrites its own files whenever it updates a
+// container. The agent sets them again; without it, what the container's spec keeps in unified
+// does.
 func TestCoreKubeletUpdateKeepsSettings(t *testing.T) {
 	claim(t, "Cgroup settings survive kubelet's updates, with and without the agent")
 	f := setUp(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// libvirtUser is Debian's libvirt-qemu: in a pod libvirt runs without root, in
-// session mode, as KubeVirt's does.
+// libvirtUser is Debian's libvirt-qemu: in a pod libvirt runs without root, in session mode, as
+// KubeVirt's does.
 const libvirtUser = 64055
 
 // withLibvirt is a launcher that can run a libvirt of its own, of the node's files.

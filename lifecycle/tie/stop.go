@@ -54,8 +54,8 @@ func (t *Tie) decideStop(v *VM, s *step) {
 }
 
 // startStop starts the stop of a VM process. A graceful shutdown comes first: by the pod if it has
-// a stop handler, else by libvirt for a node-level VM. After its
-// own stop request, a pod with a live launcher shuts its guest down without a request.
+// a stop handler, else by libvirt for a node-level VM. After its own stop request, a pod with a
+// live launcher shuts its guest down without a request.
 func (t *Tie) startStop(v *VM, why string, s *step) {
 	if !t.Terms.Enforce {
 		t.reportWouldStop(v, why, s)

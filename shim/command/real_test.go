@@ -13,16 +13,14 @@ import (
 )
 
 // TestKilledDuringResize kills shim or agent during resizes. It does so at every request to the
-// agent with a new kind or a new state of the journal.
-// journal.
+// agent with a new kind or a new state of the journal. journal.
 func TestKilledDuringResize(t *testing.T) {
 	r := newRig(t, headroom.Options{Device: headroom.VirtioMem})
 	t.Run("the shim", r.testKilledShim)
 	t.Run("the agent", r.testKilledAgent)
 }
 
-// sizes are one growing and one shrinking resize.
-// sizes are a resize up and one down.
+// sizes are one growing and one shrinking resize. sizes are a resize up and one down.
 var sizes = []api.Size{
 	{
 		Memory:   booted + 64<<20,

@@ -34,8 +34,8 @@ type TargetFunc func() target.Target
 // possible. The report shows the actual size. A failed closing step (memory.max or memory-lock
 // limit not lowered) causes no rollback.
 //
-// If ctx ends, a migration starts, or libvirt or the agent stay away, there is no
-// rollback. The run stays in the journal, and [Runner.Recover] or another Run continues it.
+// If ctx ends, a migration starts, or libvirt or the agent stay away, there is no rollback. The run
+// stays in the journal, and [Runner.Recover] or another Run continues it.
 //
 // The error is a [*Refusal] without any change, or the failure. The report has the same text.
 func (r *Runner) Run(ctx context.Context, desired TargetFunc) (Report, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// A deadline can shorten the grace period but not extend it. It has no effect on the time
-// for destroy.
+// A deadline can shorten the grace period but not extend it. It has no effect on the time for
+// destroy.
 func TestEarlierDeadline(t *testing.T) {
 	steps := []shutdown.Step{
 		{Method: virt.ACPI, Timeout: 12 * time.Second},

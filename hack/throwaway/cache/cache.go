@@ -48,8 +48,7 @@ func New(dir string) (*Store, error) {
 func (s *Store) LogTo(log *slog.Logger) *Store { return &Store{dir: s.dir, log: log} }
 
 // Dir returns the path of a directory beside the entries, such as the directory of running nodes.
-// The
-// directory may not exist yet.
+// The directory may not exist yet.
 func (s *Store) Dir(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
@@ -80,8 +79,7 @@ func (e *Entry) Close() error { return e.lock.release() }
 // Get returns the entry of this name and key. If the entry is missing, or its files have changed
 // (see fingerprint), Get calls build with an empty directory. If several processes call Get, the
 // first one builds, and each further one waits until ctx ends. Get removes the directory of a
-// failed
-// build.
+// failed build.
 func (s *Store) Get(
 	ctx context.Context, name string, key Key, build func(ctx context.Context, dir string) error,
 ) (*Entry, error) {

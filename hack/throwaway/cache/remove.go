@@ -11,8 +11,7 @@ import (
 )
 
 // attemptSuffix ends the names of directories of running builds. Each attempt has a directory of
-// its
-// own, because children of a killed builder may still write to the old one.
+// its own, because children of a killed builder may still write to the old one.
 const attemptSuffix = ".tmp-*"
 
 // removeAttempts removes the directories of killed builders of dir. The caller holds the entry's

@@ -21,8 +21,7 @@ type Temp struct {
 }
 
 // Temp makes a new directory below the store's directory called name, and removes the directories
-// of
-// ended owners there.
+// of ended owners there.
 func (s *Store) Temp(ctx context.Context, name string) (*Temp, error) {
 	parent := s.Dir(name)
 	if err := os.MkdirAll(parent, 0o700); err != nil {

@@ -1,4 +1,4 @@
-// Package child runs programs. Each ends at the latest with this process, even a killed one.
+// Package child runs programs that end with this process, even if this process is killed.
 package child
 
 import (
@@ -13,8 +13,8 @@ import (
 const endDelay = 20 * time.Second
 
 // Command is exec.CommandContext for a program with children. When ctx ends, all of them get
-// SIGTERM
-// and time to clean up. The program gets SIGKILL 20 seconds later. Start it with Run or Start.
+// SIGTERM and time to clean up. The program gets SIGKILL 20 seconds later. Start it with Run or
+// Start.
 func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -58,8 +58,7 @@ func (i *Image) Close() error {
 }
 
 // Build returns the image for spec. It builds the parts missing in the cache, which takes up to
-// three
-// minutes on two cores and needs root.
+// three minutes on two cores and needs root.
 func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -168,8 +167,7 @@ func tail(s string, lines int) string {
 }
 
 // checkRoot returns an error unless this process is root. A root file system has owners and
-// devices,
-// and only root can create them.
+// devices, and only root can create them.
 func checkRoot(part string) error {
 	if os.Geteuid() == 0 {
 		return nil

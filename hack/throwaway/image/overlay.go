@@ -87,8 +87,7 @@ func configVersion(spec Spec) string {
 }
 
 // addUnits enables the node's units. To boot faster, it masks units that a node of a few minutes
-// does
-// not need.
+// does not need.
 func addUnits(set fileSet) {
 	const units = "etc/systemd/system/"
 	set[units+"sysinit.target.wants/node-network.service"] = file{

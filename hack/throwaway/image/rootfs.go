@@ -46,8 +46,7 @@ const Keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // Mmdebstrap returns the arguments of mmdebstrap for a system with these packages, without the
 // target directory. They name no mirror: mmdebstrap has one for each Debian release, and uses an
-// apt
-// proxy of this machine.
+// apt proxy of this machine.
 func Mmdebstrap(suite, packages string) []string {
 	args := []string{
 		"--mode=root", "--variant=minbase", "--quiet", "--keyring=" + Keyring,

@@ -10,8 +10,7 @@ import (
 )
 
 // OuterSuite is the Debian release of the QEMU that runs the node. With QEMU 7.2 of Debian 12, up
-// to
-// one in four boots under TCG panics. With 10.0 and later none of 64 boots panicked.
+// to one in four boots under TCG panics. With 10.0 and later none of 64 boots panicked.
 const OuterSuite = "trixie"
 
 // DistributionContainerd in Spec.Containerd means the package of the suite.

@@ -2,8 +2,8 @@
 // QEMU and works with other drivers as far as they support the calls.
 //
 // It loads libvirt.so.0 on first use. It needs cgo and the build tag libvirt_dlopen, which
-// hack/env.sh sets, but no libvirt headers. Built without them, [Open] returns an error,
-// and TestRealLibvirt fails and lists the tests it stands for.
+// hack/env.sh sets, but no libvirt headers. Built without them, [Open] returns an error, and
+// TestRealLibvirt fails and lists the tests it stands for.
 //
 // # Events
 //

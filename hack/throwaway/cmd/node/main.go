@@ -33,8 +33,7 @@ func (i interrupted) Error() string { return i.signal.String() }
 func (i interrupted) code() int { return 128 + int(i.signal) }
 
 // untilSignal returns a context. The first signal ends it. Later signals have no effect, because
-// the
-// clean-up takes bounded time.
+// the clean-up takes bounded time.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
