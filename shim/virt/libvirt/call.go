@@ -13,28 +13,48 @@ import (
 )
 
 // call runs f in a goroutine of its own, because calls of libvirt cannot be interrupted. It returns
-// early if ctx ends. f then runs on.
+// early if ctx ends or the link is lost. f then runs on.
 func (c *connection) call(ctx context.Context, f func(*link) error) error {
-	if err := c.callSlots.Acquire(ctx, 1); err != nil {
-		return err
-	}
 	l, err := c.acquireLink()
 	if err != nil {
-		c.callSlots.Release(1)
 		return err
 	}
+	select {
+	case c.callSlots <- struct{}{}:
+	case <-l.lost:
+		l.calls.Done()
+		return virt.ErrConnection
+	case <-ctx.Done():
+		l.calls.Done()
+		return ctx.Err()
+	}
 	done := make(chan error, 1)
+	l.running.Add(1)
 	go func() {
 		err := l.classified(f(l))
+		l.running.Add(-1)
 		l.calls.Done()
-		c.callSlots.Release(1)
+		<-c.callSlots
 		done <- err
 	}()
+	return l.await(ctx, done)
+}
+
+// await waits for the result of a call. A call in a lost link may hang until the daemon continues,
+// so its result counts only if it is there already.
+func (l *link) await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-l.lost:
+	}
+	select {
+	case err := <-done:
+		return err
+	default:
+		return virt.ErrConnection
 	}
 }
 

@@ -7,10 +7,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"libvirt.org/go/libvirt"
 )
+
+// missed is the number of keep-alive intervals without an answer after which a link is lost.
+const missed = 3
 
 // link is one connection of libvirt, from its opening to its loss.
 type link struct {
@@ -18,7 +22,8 @@ type link struct {
 
 	lost     chan struct{} // closed when the connection is
 	loseOnce sync.Once
-	calls    sync.WaitGroup // calls that have not returned
+	calls    sync.WaitGroup // calls that have not returned, and watch
+	running  atomic.Int32   // calls of the connection that have not returned
 
 	mu           sync.Mutex
 	handles      map[string]*libvirt.Domain // by UUID, each with the ID of its start
@@ -41,7 +46,6 @@ func connect(uri string, keepAlive time.Duration, onEvent func(uuid, event strin
 }
 
 func (l *link) prepare(keepAlive time.Duration, onEvent func(uuid, event string)) error {
-	const missed = 3
 	// In-process drivers have no connection to lose.
 	err := l.conn.RegisterCloseCallback(
 		func(*libvirt.Connect, libvirt.ConnectCloseReason) { l.lose() },
@@ -53,7 +57,52 @@ func (l *link) prepare(keepAlive time.Duration, onEvent func(uuid, event string)
 	if err != nil && !hasCode(err, libvirt.ERR_NO_SUPPORT) {
 		return fmt.Errorf("keep the connection alive: %w", classified(err))
 	}
-	return l.registerEvents(onEvent)
+	if err := l.registerEvents(onEvent); err != nil {
+		return err
+	}
+	l.calls.Add(1)
+	go l.watch(keepAlive)
+	return nil
+}
+
+// watch loses the link when libvirt hangs. It asks for libvirt's version while calls run, and waits
+// for three intervals. libvirt's own keep-alive is not enough: on a busy machine the client library
+// of libvirt 9.0 sometimes misses its own timer and waits until the daemon answers.
+func (l *link) watch(interval time.Duration) {
+	defer l.calls.Done()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.lost:
+			return
+		case <-tick.C:
+		}
+		if l.running.Load() > 0 && !l.answers(missed*interval) {
+			l.lose()
+			return
+		}
+	}
+}
+
+// answers reports whether libvirt answers a call that needs no domain. It returns early if the link
+// is lost.
+func (l *link) answers(within time.Duration) bool {
+	answered := make(chan struct{})
+	l.calls.Add(1)
+	go func() {
+		defer l.calls.Done()
+		_, _ = l.conn.GetLibVersion() // an error is an answer, too
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return true
+	case <-l.lost:
+		return true
+	case <-time.After(within):
+		return false
+	}
 }
 
 func (l *link) lose() { l.loseOnce.Do(func() { close(l.lost) }) }
@@ -89,9 +138,10 @@ func (l *link) replaceHandle(d *libvirt.Domain) {
 	l.handles[uuid], l.staleHandles = d, append(l.staleHandles, previous)
 }
 
-// close closes the connection after all running calls have returned. It ignores errors, because the
+// close closes the connection after all running calls have returned and watch has ended. It ignores errors, because the
 // connection may be lost already.
 func (l *link) close() {
+	l.lose()
 	l.calls.Wait()
 	for _, d := range slices.AppendSeq(l.staleHandles, maps.Values(l.handles)) {
 		_ = d.Free()

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -22,7 +21,7 @@ type connection struct {
 	uri        string
 	options    Options
 	hub        notice.Hub
-	callSlots  *semaphore.Weighted
+	callSlots  chan struct{}      // one element for each running call
 	agentCalls singleflight.Group // queries to guest agents, by UUID
 	stop       context.CancelFunc
 	closed     chan struct{} // closed when maintain has returned
@@ -44,7 +43,7 @@ func Open(ctx context.Context, uri string, o Options) (virt.Connection, error) {
 	c := &connection{
 		uri:       uri,
 		options:   o,
-		callSlots: semaphore.NewWeighted(int64(o.MaxCalls)),
+		callSlots: make(chan struct{}, o.MaxCalls),
 		closed:    make(chan struct{}),
 	}
 	first, err := c.connect(ctx, func(err error) bool { return errors.Is(err, virt.ErrConnection) })
