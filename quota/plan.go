@@ -132,8 +132,9 @@ func (p *planner) refresh(e entry, all []entry) {
 	p.addDraft(draft{before: e.reservation, after: r, target: reference(e.target.launcher)})
 }
 
-// awaitPodEnd keeps the reservation of an ended migration until the awaited pod is no longer
-// charged. For a stored pod that has ended, it keeps count/pods alone.
+// awaitPodEnd keeps the reservation of an ended migration while the quota still charges the pod that
+// goes: the source after a success, the target after a failure. A pod that has ended and still exists
+// as an object is charged in count/pods only, so the reservation keeps only that.
 func (p *planner) awaitPodEnd(e entry) {
 	r := e.reservation.DeepCopy()
 	if p.remainder(e) == storedPodCharged {

@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// TestLargerTargetWithoutWebhooks is TestLargerTarget in observe mode. No webhook receives the
-// rejected target pod, so the controller estimates its charge.
+// TestLargerTargetWithoutWebhooks makes the target pod larger than the source, as TestLargerTarget
+// does. Without webhooks the controller does not see the rejected target pod and estimates its charge.
 func TestLargerTargetWithoutWebhooks(t *testing.T) {
 	c, _ := start(t)
 	setKubeVirtVersion(t, c)
@@ -52,7 +52,7 @@ func TestLargerTargetWithoutWebhooks(t *testing.T) {
 		func() error { return checkOverrunReported(t, c, ns) })
 }
 
-// checkGrownByEstimate expects one Event about a larger reservation. The estimate equals the
+// checkGrownByEstimate expects Events about a larger reservation, all by the estimate. The estimate equals the
 // target's charge to the byte, so no correction follows.
 func checkGrownByEstimate(t *testing.T, c *kubevirttest.Cluster, m *kubevirttest.Migration) error {
 	t.Helper()

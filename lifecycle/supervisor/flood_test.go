@@ -20,12 +20,13 @@ func (c *countingTracker) Snapshot() ([]supervisor.Tracked, bool, error) {
 	return c.Tracker.Snapshot()
 }
 
+// The tracker is full: it misses a process of pod "bad", and the VM process of pod "vm".
 func TestMoreProcessesThanTheTrackerHolds(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		bad, good, l := r.launch("bad", nil), r.launch("good", nil), r.launch("vm", nil)
 		r.tracker.Hide(r.startProcess(bad.cgroup), true)
 		unknown := r.startProcess(l.cgroup)
-		r.tracker.Exec(unknown, "qemu-kvm") // without an event
+		r.tracker.Exec(unknown, "qemu-kvm") // the supervisor gets no event
 		r.tracker.Hide(unknown, true)
 		r.requestStop(good)
 		r.requestStop(l)
@@ -45,7 +46,8 @@ func TestMoreProcessesThanTheTrackerHolds(t *testing.T) {
 	})
 }
 
-// A plain pod executes files with the name of an emulator.
+// Events about emulators outside of launchers, as from a pod that executes files named qemu-kvm in a
+// loop, cause few snapshots.
 func TestFloodOfUnrelatedEmulators(t *testing.T) {
 	c := &countingTracker{}
 	change := func(cfg *supervisor.Config) { c.Tracker, cfg.Tracker = cfg.Tracker, c }
@@ -75,7 +77,7 @@ func (c suspendableClock) Now() host.Boottime {
 	return c.Clock.Now() + host.Boottime(c.suspended.Load())
 }
 
-// During a suspension a pod can give no heartbeat.
+// The time of a suspension does not count as a missing heartbeat, because the pod could not send one.
 func TestSuspendedNode(t *testing.T) {
 	var suspended atomic.Int64
 	change := func(c *supervisor.Config) {

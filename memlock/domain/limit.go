@@ -50,7 +50,7 @@ func (def Definition) hardLimit() memlock.Result {
 		return memlock.Result{Reason: "<hard_limit> in <memtune> is 0, with which libvirt " +
 			"sets none"}
 	}
-	// A hard limit fits, because it is below unlimitedKiB.
+	// The error is nil: Parse takes only hard limits below unlimitedKiB, which fit an int64 in bytes.
 	r, _ := limited("<hard_limit> in <memtune> is set, and libvirt prefers it to all else",
 		memlock.Term{Name: "hard_limit", Bytes: int64(*def.HardLimit) * KiB})
 	return r

@@ -34,8 +34,8 @@ func TestShortOutage(t *testing.T) {
 							context.Background(), func() target.Target { return r.desired },
 						)
 						hit = m.calls.n > at
-						if err != nil &&
-							!errors.Is(err, errFault) { // the journal has no connection
+						// A lost write of the journal is final: the runner does not retry it.
+						if err != nil && !errors.Is(err, errFault) {
 							t.Errorf("call %d: %v\n%s", at, err, stepLog(report))
 						}
 					})
@@ -45,7 +45,7 @@ func TestShortOutage(t *testing.T) {
 	}
 }
 
-// A long outage suspends the run for a recovery.
+// A long outage suspends the run. A recovery then reaches the target, and no step was rolled back.
 func TestLongOutage(t *testing.T) {
 	for at, hit := 0, true; hit; at++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,8 @@ func TestLongOutage(t *testing.T) {
 }
 
 // Another program lowers memory.max to the VM's usage shortly after a lost or refused call. The
-// repeated call and the rollback still fit into the limit. The model checks this.
+// repeated call and the rollback still fit into the limit: the model fails the test if the VM exceeds
+// memory.max.
 func TestLimitFallsAfterFault(t *testing.T) {
 	for name, to := range map[string]func(*model) target.Target{
 		"vCPUs":   func(m *model) target.Target { return m.target(gi, 4) },
