@@ -47,7 +47,7 @@ TAG        ?= latest
 ONLY       ?=
 
 .PHONY: help run node check setup node-image kubernetes kubevirt test test-all rest unit \
-	node-core control-plane-core suites units-in-node suites-in-node node-rest suites-rest \
+	node-core core-in-node rest-in-node control-plane-core suites units-in-node suites-in-node node-rest \
 	control-planes control-planes-rest \
 	conformance torture matrix bench fuzz build images chart generate lint verify clean
 help: ## list the targets

@@ -14,12 +14,10 @@ func checkCommand(config *Config) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the node policy, and change nothing",
-		Long: "Reads the node policy as the agent does at its start, and prints its errors. " +
-			"Ends\n" +
-			"with exit code 0 for a policy without errors. Warns of valid settings that are\n" +
-			"probably mistakes. Changes nothing, and needs no agent. `mooring policy check` " +
-			"does\n" +
-			"the same.",
+		Long: "Reads the node policy as the agent does at its start, and prints its errors.\n" +
+			"Ends with exit code 0 for a policy without errors. Warns of valid settings that\n" +
+			"are probably mistakes. Changes nothing, and needs no agent. `mooring policy\n" +
+			"check` does the same.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := policy.Load(config.Policy)

@@ -20,10 +20,9 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mooring-agent",
 		Short: "Give VM launchers the memory-lock limit and cgroup settings that the policy allows",
-		Long: "Runs on every node, as a plugin of the container runtime (NRI). Ends on SIGTERM " +
-			"with\n" +
-			"exit code 0; launchers continue undisturbed. A changed policy takes effect with a\n" +
-			"restart.",
+		Long: "Runs on every node, as a plugin of the container runtime (NRI). Ends on SIGTERM\n" +
+			"with exit code 0; launchers continue undisturbed. A changed policy takes effect\n" +
+			"with a restart.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), config, build, w)
@@ -43,9 +42,9 @@ func prepareCommand(config *Config) *cobra.Command {
 	return &cobra.Command{
 		Use:   "prepare",
 		Short: "Mount the bounded tmpfs at --root, unless it is mounted",
-		Long: "Mounts the bounded tmpfs at --root, unless it is mounted. Needs CAP_SYS_ADMIN " +
-			"in the\n" +
-			"node's mount namespace. The agent has no such right: run this before the agent.",
+		Long: "Mounts the bounded tmpfs at --root, unless it is mounted. Needs CAP_SYS_ADMIN\n" +
+			"in the node's mount namespace. The agent has no such right: run this before the\n" +
+			"agent.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return poddir.Mount(config.Root) },
 	}

@@ -33,15 +33,11 @@ func fenceCommand(config *Config, build buildinfo.Info, w io.Writer) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "fence",
 		Short: "Stop VMs whose launcher is gone, while the agent is away",
-		Long: "Runs beside the agent, as a unit of its own. It takes over when the agent is " +
-			"away for\n" +
-			"longer than the policy's lifecycle.fenceAfter. Then it stops VM processes whose " +
-			"launcher\n" +
-			"is proven gone, and no others: a VM whose launcher lives keeps running in any " +
-			"case. The\n" +
-			"fence needs no container runtime and no Kubernetes. It steps aside as soon as the " +
-			"agent\n" +
-			"is back.",
+		Long: "Runs beside the agent, as a unit of its own. It takes over when the agent is\n" +
+			"away for longer than the policy's lifecycle.fenceAfter. Then it stops VM\n" +
+			"processes whose launcher is proven gone, and no others: a VM whose launcher\n" +
+			"lives keeps running in any case. The fence needs no container runtime and no\n" +
+			"Kubernetes. It steps aside as soon as the agent is back.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runFence(cmd.Context(), *config, build, w)

@@ -85,9 +85,9 @@ func (p *Program) Command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mooring",
 		Short: "Show the requested and actual settings of VM launchers on this node",
-		Long: "Asks the mooring-agent of this node about VM launcher containers: requested, " +
-			"allowed and\n" +
-			"granted settings, the settings in the kernel, and the state of their VM processes.\n" +
+		Long: "Asks the mooring-agent of this node about VM launcher containers: requested,\n" +
+			"allowed and granted settings, the settings in the kernel, and the state of\n" +
+			"their VM processes.\n" +
 			"Run it as root, on the node or in the agent's pod.\n\n" + exitCodes,
 		Example: fmt.Sprintf("  %[1]s ps\n  %[1]s inspect vms/virt-launcher-db-x7k2p\n  "+
 			"%[1]s watch", name),

@@ -15,12 +15,11 @@ func (p *Program) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this node and explain problems",
-		Long: "Checks the kernel, cgroups, containerd and its NRI, other NRI plugins, kubelet, " +
-			"and the\n" +
-			"agent. Each finding has its meaning and its remedy. Changes nothing. Needs no " +
-			"agent.\n" +
-			"Run it as root; otherwise many checks are impossible.\n\n" +
-			"Exit code 1: a problem was found. docs/reference/doctor.md describes the findings.",
+		Long: "Checks the kernel, cgroups, containerd and its NRI, other NRI plugins, kubelet,\n" +
+			"and the agent. Each finding has its meaning and its remedy. Changes nothing.\n" +
+			"Needs no agent. Run it as root; otherwise many checks are impossible.\n\n" +
+			"Exit code 1: a problem was found. docs/reference/doctor.md describes the\n" +
+			"findings.",
 		Args: between(0, 0, "none"),
 	}
 	var o doctor.Options

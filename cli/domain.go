@@ -32,17 +32,14 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prepare [FILE]",
 		Short: "Give a domain the headroom to grow while it runs",
-		Long: "Reads a domain XML and writes it with headroom up to the capacities: more vCPUs " +
-			"than at\n" +
-			"the start, and a maximum memory with a virtio-mem device or with slots for DIMMs.\n" +
-			"Existing headroom and everything else stay unchanged. Standard error lists each " +
-			"change\n" +
-			"with its reason. A domain that cannot get headroom is refused with every reason.\n\n" +
-			"Without FILE, or with -, reads standard input. Without capacities the limits come " +
-			"from\n" +
-			"the node policy, if an agent runs here and its policy sets them, or else from the " +
-			"memory\n" +
-			"and CPUs of this machine.",
+		Long: "Reads a domain XML and writes it with headroom up to the capacities: more vCPUs\n" +
+			"than at the start, and a maximum memory with a virtio-mem device or with slots\n" +
+			"for DIMMs. Existing headroom and everything else stay unchanged. Standard error\n" +
+			"lists each change with its reason. A domain that cannot get headroom is refused\n" +
+			"with every reason.\n\n" +
+			"Without FILE, or with -, reads standard input. Without capacities the limits\n" +
+			"come from the node policy, if an agent runs here and its policy sets them, or\n" +
+			"else from the memory and CPUs of this machine.",
 		Example: "  " + p.displayName() + " domain prepare --memory-capacity 16384 " +
 			"--cpu-capacity 8 db.xml >grown.xml\n" +
 			"  virsh dumpxml --inactive db | " + p.displayName() + " domain prepare | virsh " +

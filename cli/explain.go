@@ -36,15 +36,12 @@ func (p *Program) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --pod FILE POLICY",
 		Short: "Show the decisions of a node with this policy about a pod",
-		Long: "Shows for each container of a pod whether it runs a VM, the deciding rule of the " +
-			"policy,\n" +
-			"the resulting settings or refusal, and the values in the kernel. The agent decides " +
-			"by the\n" +
-			"same code. The file must include changes by admission (limits of a LimitRange,\n" +
-			"annotations of webhooks).\n\n" +
-			"POLICY or the pod's FILE may be - for standard input. Exit code 6: a container " +
-			"would be\n" +
-			"refused. In mode observe none is.",
+		Long: "Shows for each container of a pod whether it runs a VM, the deciding rule of\n" +
+			"the policy, the resulting settings or refusal, and the values in the kernel.\n" +
+			"The agent decides by the same code. The file must include changes by admission\n" +
+			"(limits of a LimitRange, annotations of webhooks).\n\n" +
+			"POLICY or the pod's FILE may be - for standard input. Exit code 6: a container\n" +
+			"would be refused. In mode observe none is.",
 		Args: between(1, 1, "POLICY"),
 	}
 	var o explainOptions

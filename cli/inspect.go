@@ -18,13 +18,11 @@ func (p *Program) inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect POD",
 		Short: "Show requested, allowed, granted and actual settings of a launcher",
-		Long: "Shows each setting of a launcher side by side: requested by annotations, allowed " +
-			"by the\n" +
-			"node policy, granted to the container, and read from the kernel. Then shows its VM\n" +
-			"processes with state, age and reason.\n\n" +
-			"POD is NAMESPACE/NAME, an unambiguous NAME, or the pod's UID. With -o json the " +
-			"answer is\n" +
-			"a list, because several pods in a row can have the same name.",
+		Long: "Shows each setting of a launcher side by side: requested by annotations,\n" +
+			"allowed by the node policy, granted to the container, and read from the kernel.\n" +
+			"Then shows its VM processes with state, age and reason.\n\n" +
+			"POD is NAMESPACE/NAME, an unambiguous NAME, or the pod's UID. With -o json the\n" +
+			"answer is a list, because several pods in a row can have the same name.",
 		Args: between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
 	}
 	output := formatFlag(cmd, formatTable, formatJSON)
@@ -133,7 +131,7 @@ func sum(w io.Writer, s agentapi.Setting) error {
 	if len(s.Terms) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "\n%s is asked as the sum of:\n", printable(s.Name))
+	fmt.Fprintf(w, "\n%s is the sum of:\n", printable(s.Name))
 	rows := make([][]string, 0, len(s.Terms))
 	for _, term := range s.Terms {
 		rows = append(rows, []string{"  " + term.Name, api.Bytes(term.Bytes).String()})

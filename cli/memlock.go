@@ -28,18 +28,15 @@ func (p *Program) memlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memlock --domain FILE | --vmi FILE --kubevirt-version VERSION",
 		Short: "Compute the memory-lock limit of a VM, with its terms",
-		Long: "Computes a VM's memory-lock limit and shows the terms of the sum. Needs no agent " +
-			"and no\n" +
-			"node.\n\n" +
+		Long: "Computes a VM's memory-lock limit and shows the terms of the sum. Needs no\n" +
+			"agent and no node.\n\n" +
 			"From a domain XML (--domain): libvirt's limit for QEMU. From a KubeVirt\n" +
-			"VirtualMachineInstance or VirtualMachine (--vmi): the launcher's overhead in that " +
-			"version\n" +
-			"of KubeVirt plus the guest's largest memory, if the VM has VFIO devices, SEV, real " +
-			"time or\n" +
-			"a required lock. With both: the larger limit.\n\n" +
-			"FILE may be - for standard input. With -o json, limitBytes is null without a " +
-			"limit, and\n" +
-			"libvirt's value for unlimited, 9007199254740991, if unlimited is true.",
+			"VirtualMachineInstance or VirtualMachine (--vmi): the launcher's overhead in\n" +
+			"that version of KubeVirt plus the guest's largest memory, if the VM has VFIO\n" +
+			"devices, SEV, real time or a required lock. With both: the larger limit.\n\n" +
+			"FILE may be - for standard input. With -o json, limitBytes is null without a\n" +
+			"limit, and libvirt's value for unlimited, 9007199254740991, if unlimited is\n" +
+			"true.",
 		Example: "  virsh dumpxml db | " + p.displayName() + " memlock --domain -\n" +
 			"  " + p.displayName() + " memlock --vmi vmi.yaml --kubevirt-version 1.7 --ratio 1.5 " +
 			"-o json",

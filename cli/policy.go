@@ -30,11 +30,9 @@ func (p *Program) policyCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "List the errors in a node policy",
-		Long: "Reads a node policy as the agent does at its start, and lists all errors; the " +
-			"exit code is\n" +
-			"then 1. Warns about valid settings that are probably a mistake. FILE may be - for " +
-			"standard\n" +
-			"input.",
+		Long: "Reads a node policy as the agent does at its start, and lists all errors; the\n" +
+			"exit code is then 1. Warns about valid settings that are probably a mistake.\n" +
+			"FILE may be - for standard input.",
 		Args: between(1, 1, "FILE"),
 	}
 	output := formatFlag(cmd, formatText, formatJSON)

@@ -15,17 +15,13 @@ func (p *Program) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the launchers of this node and their VM processes",
-		Long: "Lists the launchers of this node. VM is the VM process with its state, or the " +
-			"number of VM\n" +
-			"processes. PHASE is the phase of the launcher's tie. HEARTBEAT is the age of the " +
-			"last\n" +
-			"heartbeat, if heartbeats are expected. MEMLOCK is the granted memory-lock limit, " +
-			"or in\n" +
-			"brackets the requested one if none was granted. STATUS is the worst status " +
-			"among the\n" +
-			"settings. -o wide adds the container, the remaining time of a lease, and in SEEN " +
-			"the limit\n" +
-			"in the kernel. inspect shows the reasons.",
+		Long: "Lists the launchers of this node. VM is the VM process with its state, or the\n" +
+			"number of VM processes. PHASE is the phase of the launcher's tie. HEARTBEAT is\n" +
+			"the age of the last heartbeat, if heartbeats are expected. MEMLOCK is the\n" +
+			"granted memory-lock limit, or in brackets the requested one if none was\n" +
+			"granted. STATUS is the worst status among the settings. -o wide adds the\n" +
+			"container, the remaining time of a lease, and in SEEN the limit in the kernel.\n" +
+			"inspect shows the reasons.",
 		Args: between(0, 0, "none"),
 	}
 	output := formatFlag(cmd, formatTable, formatWide, formatJSON)

@@ -36,21 +36,15 @@ func (p *Program) quotaStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAMESPACE",
 		Short: "Show base, reservations, shares and free amounts",
-		Long: "Shows for each ResourceQuota of a namespace its own amounts (base), the " +
-			"reservations for\n" +
-			"live migrations, the enforced limit (hard), the charge (used), and the amount free " +
-			"for pods\n" +
-			"other than migration targets. Then shows the migrations and KubeVirt's " +
-			"settings for\n" +
-			"parallel migrations and timeouts.\n\n" +
-			"Reads from the API server and writes nothing. Requires a role with the verb " +
-			"\"list\" for\n" +
-			"pods, resourcequotas, migrationreservations and " +
-			"virtualmachineinstancemigrations, and\n" +
-			"\"get\" for the namespace. KubeVirt's settings require \"list\" for kubevirts in " +
-			"the whole\n" +
-			"cluster; without it they are left out. Use the same annotation flags as the " +
-			"controller.\n\n" +
+		Long: "Shows for each ResourceQuota of a namespace its own amounts (base), the\n" +
+			"reservations for live migrations, the enforced limit (hard), the charge (used),\n" +
+			"and the amount free for pods other than migration targets. Then shows the\n" +
+			"migrations and KubeVirt's settings for parallel migrations and timeouts.\n\n" +
+			"Reads from the API server and writes nothing. Requires a role with the verb\n" +
+			"\"list\" for pods, resourcequotas, migrationreservations and\n" +
+			"virtualmachineinstancemigrations, and \"get\" for the namespace. KubeVirt's\n" +
+			"settings require \"list\" for kubevirts in the whole cluster; without it they\n" +
+			"are left out. Use the same annotation flags as the controller.\n\n" +
 			"Exit code 4: the namespace does not exist.",
 		Example: "  " + p.displayName() + " quota status vms\n  " + p.displayName() +
 			" quota status vms -o json --kubeconfig admin.conf",

@@ -32,32 +32,23 @@ func (p *Program) resizeCommand() *cobra.Command {
 		Use: "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT | --cpu-shares " +
 			"N)... [--dry-run | --wait]",
 		Short: "Request a different size of a running VM",
-		Long: "Requests a different size of a pod's VM. The sidecar in the pod resizes the VM, " +
-			"and this\n" +
-			"command prints its reports.\n\n" +
-			"With Kubernetes, the pod's annotations hold the desired size. The command patches " +
-			"only the\n" +
-			"annotations of the given flags, in the cluster of --kubeconfig, of KUBECONFIG, " +
-			"or for\n" +
-			"`kubectl mooring` in kubectl's cluster. It requires a role with the verb \"patch\" " +
-			"for pods.\n" +
-			"With --dry-run, the API server only checks the patch. If the pod runs on this " +
-			"node, its\n" +
-			"agent then requests a plan from the pod. --wait follows the agent's reports if the " +
-			"pod runs\n" +
-			"on this node, and otherwise the pod's Events: the plan at the start, and all steps " +
-			"at the\n" +
-			"end. Following Events requires the verb \"get\" for pods, and \"list\" and " +
-			"\"watch\" for\n" +
-			"events. --wait accepts only Events of a new generation whose annotation\n" +
+		Long: "Requests a different size of a pod's VM. The sidecar in the pod resizes the VM,\n" +
+			"and this command prints its reports.\n\n" +
+			"With Kubernetes, the pod's annotations hold the desired size. The command\n" +
+			"patches only the annotations of the given flags, in the cluster of\n" +
+			"--kubeconfig, of KUBECONFIG, or for `kubectl mooring` in kubectl's cluster. It\n" +
+			"requires a role with the verb \"patch\" for pods. With --dry-run, the API\n" +
+			"server only checks the patch. If the pod runs on this node, its agent then\n" +
+			"requests a plan from the pod. --wait follows the agent's reports if the pod\n" +
+			"runs on this node, and otherwise the pod's Events: the plan at the start, and\n" +
+			"all steps at the end. Following Events requires the verb \"get\" for pods, and\n" +
+			"\"list\" and \"watch\" for events. --wait accepts only Events of a new\n" +
+			"generation whose annotation\n" +
 			agentapi.DesiredKey + " has the values of the given flags.\n\n" +
-			"Without Kubernetes, the command sends the size to the agent of this node. It " +
-			"replaces the\n" +
-			"last request. Dimensions without a flag stay as they are, or follow the container's " +
-			"limits\n" +
-			"if the sidecar is configured to. POD is as for inspect, and the request applies " +
-			"to all\n" +
-			"launchers with this namespace and name.",
+			"Without Kubernetes, the command sends the size to the agent of this node. It\n" +
+			"replaces the last request. Dimensions without a flag stay as they are, or\n" +
+			"follow the container's limits if the sidecar is configured to. POD is as for\n" +
+			"inspect, and the request applies to all launchers with this namespace and name.",
 		Example: fmt.Sprintf("  %[1]s resize vms/vm-1 --vcpus 4 --memory 4Gi --wait\n"+
 			"  %[1]s resize vms/vm-1 --cpu-quota 150%% --dry-run\n"+
 			"  %[1]s resize -n vms vm-1 --memory 4Gi --kubeconfig admin.conf", p.displayName()),
@@ -149,9 +140,9 @@ func (p *Program) resize(
 }
 
 func (p *Program) printRequested(pod agentapi.PodRef, answer agentapi.ResizeAnswer) {
-	what := "asked for"
+	what := "requested"
 	if answer.DryRun {
-		what = "asked for a plan for"
+		what = "requested a plan for"
 	}
 	fmt.Fprintf(p.Out, "%s: %s %s\n", printable(pod.Namespace+"/"+pod.Name), what,
 		sizeText(answer.Size))

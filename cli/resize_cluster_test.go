@@ -175,7 +175,7 @@ func TestResizeSelectsClusterOrAgent(t *testing.T) {
 		code := program.Run(t.Context(),
 			append([]string{"resize", "--socket", a.socket, "-n", "vms", "vfio", "--vcpus", "4"},
 				c.args...))
-		want := "vms/vfio: asked for 4 vCPUs\n"
+		want := "vms/vfio: requested 4 vCPUs\n"
 		if c.cluster {
 			want = "vms/vfio: annotated with 4 vCPUs\n"
 		}

@@ -194,7 +194,7 @@ func TestDryRunsAndResizes(t *testing.T) {
 	w := startStack(t, 4*gi)
 	const (
 		step   = "change the number of vCPUs from 1 to 2\n"
-		dryRun = "vms/vm-1: asked for a plan for 2 vCPUs\n"
+		dryRun = "vms/vm-1: requested a plan for 2 vCPUs\n"
 	)
 	planned := result{ExitOK, dryRun + "plan  1  " + step, ""}
 	for range 2 {
@@ -206,7 +206,7 @@ func TestDryRunsAndResizes(t *testing.T) {
 	if calls := w.Calls(); len(calls) != 0 {
 		t.Errorf("calls of dry runs: %q, want none", calls)
 	}
-	want := result{ExitOK, "vms/vm-1: asked for 2 vCPUs\nplan  1  " + step + "TIME  " + step +
+	want := result{ExitOK, "vms/vm-1: requested 2 vCPUs\nplan  1  " + step + "TIME  " + step +
 		"done: 1Gi of memory, 2 vCPUs, CPU quota none, 100 CPU shares\n", ""}
 	if diff := cmp.Diff(want, w.resize(t, "--vcpus", "2", "--wait"),
 		cmp.AllowUnexported(result{})); diff != "" {

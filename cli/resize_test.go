@@ -75,48 +75,48 @@ func TestResize(t *testing.T) {
 	}{
 		"request": {resized(), []string{"--vcpus", "4", "--memory", "4Gi", "--cpu-quota", "150",
 			"--cpu-shares", "200"},
-			result{ExitOK, "vms/vfio: asked for 4 vCPUs, 4Gi of memory, CPU quota 150%, 200 CPU " +
+			result{ExitOK, "vms/vfio: requested 4 vCPUs, 4Gi of memory, CPU quota 150%, 200 CPU " +
 				"shares\n",
 				"the pod has not reported any resize yet: it needs Mooring's sidecar, or another " +
 					"client of the pod's socket\n"}},
 		"done": {resized(), []string{"--vcpus", "4", "--wait"},
-			result{ExitOK, "vms/vfio: asked for 4 vCPUs\n" + plan + steps + "\nnote: the balloon " +
+			result{ExitOK, "vms/vfio: requested 4 vCPUs\n" + plan + steps + "\nnote: the balloon " +
 				"is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", ""}},
 		"failed": {failed(podapi.StateFailed), []string{"--vcpus", "4", "--wait"},
-			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n" + plan + steps +
+			result{ExitFailure, "vms/vfio: requested 4 vCPUs\n" + plan + steps +
 				": not confirmed\n11:59:51     0.00s  set 2 vCPUs (rolled back)\nnote: the " +
 				"balloon is empty\n",
 				"error: the pod could not resize its VM (Failed): the guest?does not answer\n"}},
 		"planned": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned,
 			Plan: resized().Plan}, []string{"--vcpus", "4", "--dry-run"},
-			result{ExitOK, "vms/vfio: asked for a plan for 4 vCPUs\n" + plan, ""}},
+			result{ExitOK, "vms/vfio: requested a plan for 4 vCPUs\n" + plan, ""}},
 		"nothing to do": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned,
 			Notes: []string{"a\tb"}}, []string{"--cpu-quota", "none", "--dry-run"},
-			result{ExitOK, "vms/vfio: asked for a plan for CPU quota none\nnothing to do\n" +
+			result{ExitOK, "vms/vfio: requested a plan for CPU quota none\nnothing to do\n" +
 				"note: a?b\n", ""}},
 		"refused": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StateRefused,
 			Error: "too much"}, []string{"--vcpus", "4", "--dry-run"},
-			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n",
+			result{ExitFailure, "vms/vfio: requested a plan for 4 vCPUs\n",
 				"error: the pod cannot resize its VM to this size (Refused): too much\n"}},
 		"report of an earlier dry run": {podapi.Report{Generation: 6, DryRun: true,
 			State: podapi.StatePlanned}, []string{"--vcpus", "4", "--dry-run", "--timeout", "10ms"},
-			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n",
+			result{ExitFailure, "vms/vfio: requested a plan for 4 vCPUs\n",
 				"error: waited for 10ms: " + errNoReport.Error() + "\n"}},
 		"report of a later dry run": {podapi.Report{Generation: 8, DryRun: true,
 			State: podapi.StatePlanned}, []string{"--vcpus", "4", "--dry-run"},
-			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n",
+			result{ExitFailure, "vms/vfio: requested a plan for 4 vCPUs\n",
 				"error: a later dry run replaced this one: try again\n"}},
 		"resize report for a dry run": {resized(),
 			[]string{"--vcpus", "4", "--dry-run", "--timeout", "10ms"},
-			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n",
+			result{ExitFailure, "vms/vfio: requested a plan for 4 vCPUs\n",
 				"error: waited for 10ms: " + errNoReport.Error() + "\n"}},
 		"report of an earlier resize": {podapi.Report{Generation: 6, State: podapi.StateDone},
 			[]string{"--vcpus", "4", "--wait", "--timeout", "10ms"},
-			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n",
+			result{ExitFailure, "vms/vfio: requested 4 vCPUs\n",
 				"error: waited for 10ms: " + errNoReport.Error() + "\n"}},
 		"still resizing": {podapi.Report{Generation: 7, State: podapi.StateResizing},
 			[]string{"--vcpus", "4", "--wait", "--timeout", "1s"},
-			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n",
+			result{ExitFailure, "vms/vfio: requested 4 vCPUs\n",
 				"error: waited for 1s: the pod is still resizing its VM; `mooring inspect` shows " +
 					"the progress\n"}},
 	} {

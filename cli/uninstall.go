@@ -36,26 +36,20 @@ func (p *Program) uninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall [--node]",
 		Short: "Remove Mooring's changes from a cluster or from this node",
-		Long: "Removes the parts that would block users after Mooring is gone, and lists its " +
+		Long: "Removes the parts that would block users after Mooring is gone, and lists its\n" +
 			"actions.\n\n" +
-			"In a cluster: removes the webhooks and the bindings of the admission policies for " +
-			"pods and\n" +
-			"quotas, resets ResourceQuotas to their base, and deletes reservations with their " +
-			"finalizers\n" +
-			"and the namespace annotations computed by the controller. A running controller " +
-			"would revert\n" +
-			"this: --force stops it, and without --force the command does nothing. The command " +
-			"also does\n" +
-			"nothing if a quota's base is unreadable or a controller keeps running. Other " +
-			"objects belong\n" +
-			"to the installer and stay: use helm uninstall (which runs this command itself) or " +
-			"kubectl\n" +
-			"delete.\n\n" +
-			"On a node, as root: removes the units of agent and fence, the pins below " +
-			"/sys/fs/bpf, the\n" +
-			"tmpfs at /run/mooring, and the program for launchers. Running launchers keep their " +
-			"limits.\n" +
-			"Policy, containerd's configuration and the programs stay.\n\n" +
+			"In a cluster: removes the webhooks and the bindings of the admission policies\n" +
+			"for pods and quotas, resets ResourceQuotas to their base, and deletes\n" +
+			"reservations with their finalizers and the namespace annotations computed by\n" +
+			"the controller. A running controller would revert this: --force stops it, and\n" +
+			"without --force the command does nothing. The command also does nothing if a\n" +
+			"quota's base is unreadable or a controller keeps running. Other objects belong\n" +
+			"to the installer and stay: use helm uninstall (which runs this command itself)\n" +
+			"or kubectl delete.\n\n" +
+			"On a node, as root: removes the units of agent and fence, the pins below\n" +
+			"/sys/fs/bpf, the tmpfs at /run/mooring, and the program for launchers. Running\n" +
+			"launchers keep their limits. Policy, containerd's configuration and the\n" +
+			"programs stay.\n\n" +
 			"Run it again after a failure: completed steps stay completed.",
 		Example: fmt.Sprintf("  %[1]s uninstall --dry-run\n  %[1]s uninstall --force "+
 			"--kubeconfig admin.conf\n  %[1]s uninstall --node", p.displayName()),

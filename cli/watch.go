@@ -17,10 +17,9 @@ func (p *Program) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [POD]",
 		Short: "Show events of launchers as they happen",
-		Long: "Shows the agent's latest events, and then new ones until interrupted. POD, as for " +
-			"inspect,\n" +
-			"limits them to one pod. A pid is that of a VM process, or of the container's first\n" +
-			"process. With -o json each line is a JSON object.",
+		Long: "Shows the agent's latest events, and then new ones until interrupted. POD, as\n" +
+			"for inspect, limits them to one pod. A pid is that of a VM process, or of the\n" +
+			"container's first process. With -o json each line is a JSON object.",
 		Args: between(0, 1, "at most one: POD"),
 	}
 	output := formatFlag(cmd, formatText, formatJSON)

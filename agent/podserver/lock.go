@@ -58,7 +58,7 @@ func (p *pod) raise(l registry.Launcher, vm host.Process, to host.Limit) error {
 func (p *pod) effectiveLock(vm host.Process, one, other host.Limit) host.Limit {
 	now, err := p.node.Kernel.Memlock(vm)
 	if err != nil {
-		return max(one, other) // the safe side; a process that is gone counts for nothing anyway
+		return max(one, other) // the safe side; an ended process charges nothing
 	}
 	return min(max(now.Soft, one), max(one, other))
 }

@@ -110,7 +110,7 @@ func restartRuntime(t *testing.T, f fixture) {
 	f.restartContainerd(t)
 }
 
-// allEnv selects all faults and all ways of abnormal ends. The run takes half an hour.
+// allEnv selects all faults and all ways of abnormal ends. docs/reference/runs-by-hand.md has its duration.
 const allEnv = "MOORING_SUITE_ALL"
 
 // isSelected reports whether a case runs: always, or with [allEnv]. It logs cases that do not

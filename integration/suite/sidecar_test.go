@@ -81,7 +81,7 @@ func TestShimGetsTheStopRequestFirst(t *testing.T) {
 		return f.signal(ctx, "KILL", v.launcherProcess)
 	})
 	if e := f.awaitEvent(t, v.pod, agentapi.ReasonVMShutdown); !strings.Contains(e.Message,
-		"the pod is asked") {
+		"the agent asks the pod") {
 		t.Errorf("event %q", e.Message)
 	}
 	f.awaitEnd(t, v.vmProcess)

@@ -86,7 +86,7 @@ func (t *Tie) reportWouldStop(v *VM, why string, s *step) {
 
 func (t *Tie) shutdownByLibvirt(v *VM, s *step) {
 	s.note(agentapi.ReasonVMShutdown, v.PID,
-		"libvirt is asked to shut down the guest of %s: %s", v.Describe(), v.Why)
+		"the agent asks libvirt to shut down the guest of %s: %s", v.Describe(), v.Why)
 	s.act(ShutdownByLibvirt{*v})
 }
 

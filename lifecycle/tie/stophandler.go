@@ -67,7 +67,7 @@ func (t *Tie) shutdownByPod(v *VM, s *step) {
 	v.setStage(StageShutdown, t.Terms.GracePeriod, s)
 	v.PodAsked = true
 	s.note(agentapi.ReasonVMShutdown, v.PID,
-		"the pod is asked to shut down the guest of %s: %s", v.Describe(), v.Why)
+		"the agent asks the pod to shut down the guest of %s: %s", v.Describe(), v.Why)
 	s.act(ShutdownByPod{*v})
 }
 

@@ -36,11 +36,9 @@ func runCommand(o *throwaway.Options) *cobra.Command {
 		Short: "Run a command of this machine with a node beside it",
 		Long: "Boots a node and runs COMMAND on this machine with the node in $" +
 			throwaway.EnvNode + ".\n" +
-			"The node ends with the command. The exit code is the command's. If the command " +
-			"fails,\n" +
-			"hack/node keeps the node's logs. If the node ends before the command, hack/node " +
-			"ends the\n" +
-			"command, and the exit code is 125.",
+			"The node ends with the command. The exit code is the command's. If the command\n" +
+			"fails, hack/node keeps the node's logs. If the node ends before the command,\n" +
+			"hack/node ends the command, and the exit code is 125.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			n, err := obtain(c.Context(), *o, reuse)
