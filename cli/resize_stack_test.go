@@ -231,7 +231,7 @@ func TestResizeOfBandwidth(t *testing.T) {
 	w := startStack(t, 4*gi)
 	const step = "change the CPU bandwidth of each vCPU from unlimited to 50ms per 100ms and the " +
 		"CPU shares from 100 to 200\n"
-	want := result{ExitOK, "vms/vm-1: asked for CPU quota 50%, 200 CPU shares\nplan  1  " + step +
+	want := result{ExitOK, "vms/vm-1: requested CPU quota 50%, 200 CPU shares\nplan  1  " + step +
 		"TIME  " + step +
 		"done: 1Gi of memory, 1 vCPUs, CPU quota 50ms per 100ms for each vCPU, 200 CPU shares\n",
 		""}
