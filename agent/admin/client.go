@@ -159,7 +159,7 @@ func (c *Client) open(ctx context.Context, method, path string, requestBody io.R
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
-		return nil, refusal(response)
+		return nil, responseError(response)
 	}
 	return response.Body, nil
 }

@@ -19,9 +19,8 @@ type NotRunningError struct {
 }
 
 func (e *NotRunningError) Error() string {
-	return fmt.Sprintf("mooring-agent is not running at %s (%v); start it with `systemctl start "+
-		"mooring-agent`, "+
-		"or check its pod on this node: `kubectl -n mooring-system get pods -o wide`",
+	return fmt.Sprintf("mooring-agent is not running at %s (%v); start its unit with "+
+		"`systemctl start mooring-agent`, or check its pod on this node: `kubectl -n mooring-system get pods -o wide`",
 		e.Socket, e.Err)
 }
 
@@ -44,7 +43,7 @@ type NotFoundError struct{ Message string }
 
 func (e *NotFoundError) Error() string { return e.Message }
 
-// explain turns a failed connection into an error with a remedy.
+// explain adds a remedy to the error of a failed connection where one is known.
 func (c *Client) explain(err error) error {
 	errno, _ := errors.AsType[unix.Errno](err)
 	switch errno {
@@ -53,14 +52,14 @@ func (c *Client) explain(err error) error {
 	case unix.EACCES, unix.EPERM:
 		return &PermissionError{Socket: c.socket, Err: errno}
 	}
-	return fmt.Errorf("ask the agent at %s: %w", c.socket, err)
+	return fmt.Errorf("query the agent at %s: %w", c.socket, err)
 }
 
-// refusal returns the agent's message from an answer with another status than 200.
-func refusal(response *http.Response) error {
-	const maxRefusal = 64 << 10
+// responseError returns the agent's message of a response with a status other than 200.
+func responseError(response *http.Response) error {
+	const maxBody = 64 << 10
 	var answer agentapi.Error
-	err := json.NewDecoder(io.LimitReader(response.Body, maxRefusal)).Decode(&answer)
+	err := json.NewDecoder(io.LimitReader(response.Body, maxBody)).Decode(&answer)
 	if err != nil || answer.Message == "" {
 		answer.Message = "no reason given"
 	}

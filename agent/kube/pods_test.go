@@ -78,7 +78,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	for !cond() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("never came: %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -110,27 +110,29 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
-// A user who may create a pod may write the annotation of a mirror on it.
+// A user who may create a pod may write a mirror's annotation on it. So the annotation alone must not
+// count.
 func TestServiceAccountIsNotForgedByMirrors(t *testing.T) {
-	forged := func(name, of string, change func(*corev1.Pod)) *corev1.Pod {
-		p := mirrorPod("uid-"+name, of, name)
+	forged := func(name, claimedUID string, change func(*corev1.Pod)) *corev1.Pod {
+		p := mirrorPod("uid-"+name, claimedUID, name)
 		change(p)
 		return p
 	}
 	c := startCache(t, fake.NewClientset(
 		pod("victim", "vm-1", "default"),
-		forged("perfect", "victim", func(*corev1.Pod) {}),
-		forged("account", "not-seen", func(p *corev1.Pod) {
+		forged("complete", "victim", func(*corev1.Pod) {}),
+		forged("account", "by-account", func(p *corev1.Pod) {
 			p.Spec.ServiceAccountName = "powerful"
 		}),
-		forged("owner", "not-seen-either", func(p *corev1.Pod) { p.OwnerReferences = nil }),
-		forged("node", "nor-this", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "node-2" }),
-		forged("kind", "nor-that", func(p *corev1.Pod) {
+		forged("owner", "by-owner", func(p *corev1.Pod) { p.OwnerReferences = nil }),
+		forged("node", "by-node", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "node-2" }),
+		forged("kind", "by-kind", func(p *corev1.Pod) {
 			p.OwnerReferences[0].Kind = "ReplicaSet"
 		}),
-		forged("loose", "loosely-owned", func(p *corev1.Pod) {
+		forged("controller", "by-controller", func(p *corev1.Pod) {
 			p.OwnerReferences[0].Controller = nil
 		}),
+		// Two mirrors claim the same UID, so neither counts.
 		mirrorPod("uid-a", "twice", "a"), mirrorPod("uid-b", "twice", "b"),
 	))
 	if got, known := c.ServiceAccount("victim"); got != "default" || !known {
@@ -140,8 +142,8 @@ func TestServiceAccountIsNotForgedByMirrors(t *testing.T) {
 		t.Errorf("service account of a pod that only looks like a mirror = %q, %t, want its own",
 			got, known)
 	}
-	for _, uid := range []string{"not-seen", "not-seen-either", "nor-this", "nor-that",
-		"loosely-owned", "twice"} {
+	for _, uid := range []string{"by-account", "by-owner", "by-node", "by-kind",
+		"by-controller", "twice"} {
 		if got, known := c.ServiceAccount(uid); known {
 			t.Errorf("ServiceAccount(%q) = %q, want it unknown", uid, got)
 		}

@@ -39,24 +39,24 @@ func TestWarnings(t *testing.T) {
 		"rule": {
 			head + "rules: [{name: a, namespaces: ['*']}, {name: b, namespaces: [vms, 'x-*']}]",
 			[]string{
-				`rules[1]: rule "b" never decides, because rule "a" matches the same pods ` +
+				`rules[1]: rule "b" never applies, because rule "a" matches the same pods ` +
 					`before it`},
 		},
 		"rule, by several": {
 			head + "rules: [{name: a, namespaces: [a]}, {name: b, namespaces: [b]}, {name: c, " +
 				"namespaces: [a, b]}]",
 			[]string{
-				`rules[2]: rule "c" never decides, because rules "a", "b" match the same pods ` +
+				`rules[2]: rule "c" never applies, because rules "a", "b" match the same pods ` +
 					`before it`},
 		},
 		"one namespace of a rule": {
 			head + "rules: [{name: a, namespaces: ['vms-*']}, {name: b, namespaces: [x, vms-1]}]",
-			[]string{`rules[1].namespaces[1]: "vms-1" never matches here, because rule "a"`},
+			[]string{`rules[1].namespaces[1]: "vms-1" has no effect here, because rule "a"`},
 		},
 		"rule with accounts after one without": {
 			head + "rules: [{name: a, namespaces: ['*']}, {name: b, namespaces: [x], " +
 				"serviceAccounts: [s]}]",
-			[]string{`rules[1]: rule "b" never decides`,
+			[]string{`rules[1]: rule "b" never applies`,
 				"rules[1].serviceAccounts: the agent learns"},
 		},
 		"rule without accounts after one with": {
@@ -67,7 +67,7 @@ func TestWarnings(t *testing.T) {
 		"narrower accounts": {
 			head + "rules: [{name: a, namespaces: ['*'], serviceAccounts: ['s*']}, {name: b, " +
 				"namespaces: [x], serviceAccounts: [s1]}]",
-			[]string{"rules[0].serviceAccounts", `rules[1]: rule "b" never decides`,
+			[]string{"rules[0].serviceAccounts", `rules[1]: rule "b" never applies`,
 				"rules[1].serviceAccounts"},
 		},
 		"unlimited for all": {

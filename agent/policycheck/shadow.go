@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// shadowed warns about a rule, or a namespace of it, that never decides because earlier rules
-// match the same pods.
+// shadowed warns about a rule that never applies, or one of its namespaces, because earlier rules
+// match all its pods. The first matching rule decides.
 func (w *warner) shadowed(i int) {
 	rule := w.policy.Rules[i]
 	earlier := slices.DeleteFunc(slices.Clone(w.policy.Rules[:i]), func(r policy.Rule) bool {
@@ -27,14 +27,14 @@ func (w *warner) shadowed(i int) {
 		}
 	}
 	if !slices.Contains(by, "") {
-		w.warn(fmt.Sprintf("rules[%d]", i), "rule %q never decides, because %s before it; "+
-			"put narrow rules before wide ones",
+		w.warn(fmt.Sprintf("rules[%d]", i), "rule %q never applies, because %s before it; "+
+			"remove it, or put narrow rules before wide ones",
 			rule.Name, matching(by))
 		return
 	}
 	for n, name := range by {
 		if name != "" {
-			w.warn(fmt.Sprintf("rules[%d].namespaces[%d]", i, n), "%q never matches here, "+
+			w.warn(fmt.Sprintf("rules[%d].namespaces[%d]", i, n), "%q has no effect here, "+
 				"because %s before it",
 				rule.Namespaces[n], matching([]string{name}))
 		}
@@ -56,7 +56,7 @@ func coversAccounts(early, late policy.Rule) bool {
 }
 
 // covers reports whether one of the globs matches every name that glob matches. It compares only
-// the clear cases: "*", the same text, and a glob without wildcards.
+// the clear cases: "*", the same text, and a name without wildcards as glob.
 func covers(globs []string, glob string) bool {
 	literal := !strings.ContainsAny(glob, "*?[")
 	return slices.ContainsFunc(globs, func(g string) bool {

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// MemoryMax reads memory.max of a cgroup. A missing file, as without the memory controller, means
-// no limit.
+// MemoryMax reads memory.max of a cgroup. A missing file, as in the root cgroup, means no limit.
 func MemoryMax(k Kernel, cgroup string) (Limit, error) {
 	content, err := k.ReadCgroup(cgroup, "memory.max")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -21,7 +20,7 @@ func MemoryMax(k Kernel, cgroup string) (Limit, error) {
 	}
 	limit, ok := ParseLimit(content)
 	if !ok {
-		return 0, fmt.Errorf("memory.max of cgroup %s: %.40q is no number", cgroup, content)
+		return 0, fmt.Errorf("memory.max of cgroup %s: %.40q is not a number", cgroup, content)
 	}
 	return limit, nil
 }
@@ -29,14 +28,14 @@ func MemoryMax(k Kernel, cgroup string) (Limit, error) {
 // AvailableMemory returns the bytes of memory available on the node for a pod's cgroup:
 // MemAvailable of proc_meminfo(5), bounded by the free part of memory.max in each ancestor of the
 // pod's cgroup. The use of an ancestor is memory.current without inactive_file, which the kernel
-// reclaims before it kills (kubelet's working set). The pod's own limit does not count, because the
+// reclaims before it kills: kubelet's working set. pod is absolute. The pod's own limit does not count, because the
 // caller is about to change it.
 func AvailableMemory(k Kernel, pod string) (uint64, error) {
 	room, err := k.MemAvailable()
 	if err != nil {
 		return 0, err
 	}
-	for dir := pod; dir != "/"; {
+	for dir := path.Join("/", pod); dir != "/"; {
 		dir = path.Dir(dir)
 		left, err := freeIn(k, dir)
 		if err != nil {
@@ -47,7 +46,7 @@ func AvailableMemory(k Kernel, pod string) (uint64, error) {
 	return room, nil
 }
 
-// freeIn returns the free memory of a cgroup below its memory.max.
+// freeIn returns how much memory a cgroup may still use before it reaches its memory.max.
 func freeIn(k Kernel, cgroup string) (uint64, error) {
 	most, err := MemoryMax(k, cgroup)
 	if err != nil || most == Unlimited {
@@ -73,7 +72,7 @@ func freeIn(k Kernel, cgroup string) (uint64, error) {
 func statOf(content, name string) uint64 {
 	for line := range strings.Lines(content) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64) // 0 is the safe value
+			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64) // 0 understates the free memory
 			return n
 		}
 	}
