@@ -13,7 +13,7 @@ import (
 // observing begins every remark of observe mode.
 const observing = "observe mode, nothing is done: "
 
-// conclude derives refusal, account, remarks and the state of each setting from the collected
+// conclude derives refusal, demand, remark and the state of each setting from the collected
 // requests and faults.
 func (d *decider) conclude() {
 	d.decision.Refusal = d.refusal()
@@ -26,7 +26,8 @@ func (d *decider) conclude() {
 	}
 }
 
-// addRemark reports a refusal or a yielded limit, and in observe mode the settings of enforce mode.
+// addRemark reports a refusal or a yielded limit, and in observe mode what enforce mode would set. A
+// yielded limit is a sufficient limit of the container's spec, which Mooring leaves unchanged.
 func (d *decider) addRemark() {
 	refusal, observe := d.decision.Refusal, d.decision.Mode != policy.Enforce
 	switch {
@@ -64,9 +65,9 @@ func (d *decider) concludeSetting(s *agentapi.Setting) {
 	}
 }
 
-// demand returns the launcher's charge in the node's account; nil: none. A new launcher is
-// charged for its lock. An existing one is charged for its present limit even if the policy would
-// now refuse it, because its processes may have locked this memory.
+// demand returns what the launcher counts against the node's ceiling, nil if nothing. A new launcher
+// counts with the memory lock that it requests. An existing one counts with at least its present
+// limit, even if the policy would now refuse it, because its processes may have locked this memory.
 func (d *decider) demand() *host.Limit {
 	requested, refused := d.decision.Memlock, d.decision.Refusal != nil
 	if !d.facts.Exists {
@@ -76,11 +77,11 @@ func (d *decider) demand() *host.Limit {
 		return requested
 	}
 	if requested == nil && !refused {
-		return nil // as at its creation
+		return nil // it requests nothing: as when it was new
 	}
 	switch {
 	case refused || d.decision.Undecided:
-		// An unapproved request must not use up the node.
+		// An unapproved request must not take the ceiling from other launchers.
 		return largest(nil, d.facts.SpecMemlock)
 	case requested != nil && *requested == host.Unlimited:
 		return requested
@@ -88,8 +89,8 @@ func (d *decider) demand() *host.Limit {
 	return largest(requested, d.facts.SpecMemlock)
 }
 
-// largest returns the largest finite limit, or unlimited when none is finite. nil: there are no
-// limits.
+// largest returns the largest finite limit, or unlimited if none is finite. An unlimited hard limit
+// of the runtime thus does not count. It returns nil if neither is given.
 func largest(requested *host.Limit, spec *host.Rlimit) *host.Limit {
 	var limits []host.Limit
 	if requested != nil {

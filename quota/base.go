@@ -15,16 +15,16 @@ import (
 const (
 	// BaseAnnotation holds the quota's amounts without reservations.
 	BaseAnnotation = "base.quota" + api.Suffix
-	// AppliedAnnotation holds the spec.hard set by the controller. A different spec.hard is an
-	// edit.
+	// AppliedAnnotation holds the spec.hard set by the controller. A different spec.hard
+	// means that another client has edited it.
 	AppliedAnnotation = "applied.quota" + api.Suffix
 )
 
-// Base returns the quota's amounts without reservations, for each resource of its spec.hard. The
-// first matching source counts:
+// Base returns the amounts that a quota had before Mooring added reservations, for each resource of
+// its spec.hard. For each resource the first matching source counts:
 //
 //   - the namespace annotation of the quota manager, for the quota with the manager's label;
-//   - spec.hard of a quota that is not raised;
+//   - spec.hard of a quota to which Mooring has added nothing;
 //   - the saved base, if spec.hard equals the applied value or the base itself;
 //   - spec.hard, edited or extended by an administrator.
 //

@@ -1,5 +1,5 @@
 // Package cache keeps built artefacts in directories named after a hash of their inputs. A changed
-// recipe therefore never gets an old result.
+// set of inputs therefore never gets an old result.
 package cache
 
 import (
@@ -44,11 +44,11 @@ func New(dir string) (*Store, error) {
 	return &Store{dir: abs, log: slog.New(slog.DiscardHandler)}, nil
 }
 
-// LogTo returns the store with a logger. The store logs each wait for another build.
+// LogTo returns a copy of the store with a logger. The store logs each wait for another build.
 func (s *Store) LogTo(log *slog.Logger) *Store { return &Store{dir: s.dir, log: log} }
 
-// Dir returns the path of a directory beside the entries, such as the directory of running nodes.
-// The directory may not exist yet.
+// Dir returns a path in the cache directory, such as the directory of running nodes. The directory
+// may not exist yet.
 func (s *Store) Dir(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
@@ -78,8 +78,8 @@ func (e *Entry) Close() error { return e.lock.release() }
 
 // Get returns the entry of this name and key. If the entry is missing, or its files have changed
 // (see fingerprint), Get calls build with an empty directory. If several processes call Get, the
-// first one builds, and each further one waits until ctx ends. Get removes the directory of a
-// failed build.
+// first one builds, and each further one waits for it, at most until ctx ends. Get removes the
+// directory of a failed build.
 func (s *Store) Get(
 	ctx context.Context, name string, key Key, build func(ctx context.Context, dir string) error,
 ) (*Entry, error) {
