@@ -154,7 +154,7 @@ func TestCreateRows(t *testing.T) {
 	}
 	for _, row := range rows {
 		if (row.Ratio != nil) != (row.Candidate == with) {
-			t.Errorf("%s, %s: ratio %v, want one of what is compared", row.Measurement,
+			t.Errorf("%s, %s: ratio %v, want one for each comparison", row.Measurement,
 				row.Candidate, row.Ratio)
 		}
 		if row.Ratio != nil && (row.Ratio.Low != 1 || row.Ratio.High != 1) {
@@ -168,10 +168,10 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u.rss < 1<<20 || u.own <= 0 || u.own > u.rss || u.pss <= 0 || u.pss > u.rss ||
+	if u.rss < 1<<20 || u.anonymous <= 0 || u.anonymous > u.rss || u.pss <= 0 || u.pss > u.rss ||
 		u.switches == 0 {
-		t.Errorf("usage of this process = %+v, want some of everything, and a share that is not "+
-			"larger than the whole", u)
+		t.Errorf("usage of this process = %+v, want positive values, and each share at most "+
+			"the whole", u)
 	}
 	later := u
 	later.at, later.cpu, later.switches = u.at.Add(10*time.Second), u.cpu+0.5, u.switches+20
@@ -181,6 +181,6 @@ func TestUsage(t *testing.T) {
 			i.switches())
 	}
 	if _, err := usageOf(1 << 30); err == nil {
-		t.Error("a process that is not there was looked at")
+		t.Error("no error for the usage of a missing process")
 	}
 }

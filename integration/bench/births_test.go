@@ -43,9 +43,10 @@ func TestWatchBirths(t *testing.T) {
 	if rows := watcherRows(found); len(rows) != len(watchers())+3 {
 		t.Errorf("%d rows, want one for each watcher and one for each that counts", len(rows))
 	}
-	if found.seen[tracked] != inLoop || found.seen[netlink] == 0 || found.seen[untracked] != 0 {
-		t.Errorf("seen: %v, want all %d of those that are tracked, and none of others",
-			found.seen, inLoop)
+	if found.observed[tracked] != inLoop || found.observed[netlink] == 0 ||
+		found.observed[untracked] != 0 {
+		t.Errorf("observed: %v, want all %d tracked processes, and no other",
+			found.observed, inLoop)
 	}
 }
 
@@ -62,10 +63,10 @@ func TestCosts(t *testing.T) {
 }
 
 func TestForkOf(t *testing.T) {
-	message := func(what, parent, child, group uint32) []byte {
+	message := func(kind, parent, child, group uint32) []byte {
 		m := make([]byte, unix.NLMSG_HDRLEN+cnHeader+procEventData+16)
 		at := m[unix.NLMSG_HDRLEN+cnHeader:]
-		binary.NativeEndian.PutUint32(at, what)
+		binary.NativeEndian.PutUint32(at, kind)
 		// the parent's thread differs
 		for i, v := range []uint32{parent + 1, parent, child, group} {
 			binary.NativeEndian.PutUint32(at[procEventData+4*i:], v)
@@ -76,11 +77,11 @@ func TestForkOf(t *testing.T) {
 		message []byte
 		want    int
 	}{
-		"a process":         {message(connectorFork, 7, 8, 8), 7},
-		"a thread":          {message(connectorFork, 7, 8, 7), 0},
-		"something else":    {message(2, 7, 8, 8), 0},
-		"cut off":           {message(connectorFork, 7, 8, 8)[:60], 0},
-		"the answer to ask": {nil, 0},
+		"a process":          {message(connectorFork, 7, 8, 8), 7},
+		"a thread":           {message(connectorFork, 7, 8, 7), 0},
+		"something else":     {message(2, 7, 8, 8), 0},
+		"cut off":            {message(connectorFork, 7, 8, 8)[:60], 0},
+		"an acknowledgement": {nil, 0},
 	} {
 		if got := forkOf(c.message); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -154,7 +155,7 @@ func TestDifferences(t *testing.T) {
 		"missing": {[]bpf.Tracked{process(1, group)}, 1},
 		"too many": {[]bpf.Tracked{process(1, group), process(2, 0),
 			process(3, group)}, 1},
-		"of somebody else's group": {[]bpf.Tracked{process(1, group), process(2, 0), process(3, 8)},
+		"of another group": {[]bpf.Tracked{process(1, group), process(2, 0), process(3, 8)},
 			0},
 		"none": {nil, 2},
 	} {
@@ -193,7 +194,7 @@ func TestChosen(t *testing.T) {
 	}
 	if _, err := chosen(all, []string{"weather"}); err == nil ||
 		!strings.Contains(err.Error(), stormTable) {
-		t.Errorf("err = %v, want it to say what there is", err)
+		t.Errorf("err = %v, want it to list the names", err)
 	}
 }
 

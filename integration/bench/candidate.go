@@ -60,7 +60,7 @@ func (c *candidate) start(ctx context.Context) error {
 		return err
 	}
 	if line, err := bufio.NewReader(c.out).ReadString('\n'); err != nil || line != "ready\n" {
-		return fmt.Errorf("it said %q, want ready: %w", line, errors.Join(err, c.stop()))
+		return fmt.Errorf("it printed %q, want ready: %w", line, errors.Join(err, c.stop()))
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func forkOf(message []byte) (parent int) {
 	return int(order.Uint32(message[data+4:]))
 }
 
-func (c *connector) seen() int { return int(c.count.Load()) }
+func (c *connector) observed() int { return int(c.count.Load()) }
 
 func (c *connector) stop() error {
 	c.ending.Store(true)

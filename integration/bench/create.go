@@ -131,9 +131,9 @@ func createRows(s samples) []report.Row {
 	for _, w := range workloads() {
 		base, values := s[cell(without, w.name)], s[cell(with, w.name)]
 		ratio := stats.MedianOfRatios(values, base)
-		row := many("create and start, "+w.name, with, values)
+		row := summaryRow("create and start, "+w.name, with, values)
 		row.Ratio, row.Goals = &ratio, []report.Goal{{Of: report.Ratio, Most: mostCreate}}
-		rows = append(rows, many("create and start, "+w.name, without, base), row)
+		rows = append(rows, summaryRow("create and start, "+w.name, without, base), row)
 	}
 	return rows
 }

@@ -18,9 +18,9 @@ import (
 
 // agentNode is an agent with many launchers. Tests add further launchers and kill them.
 type agentNode struct {
-	held  *launcherSet
-	agent *realAgent
-	last  int // number of the last launcher
+	launchers *launcherSet
+	agent     *realAgent
+	last      int // number of the last launcher
 
 	mu     sync.Mutex
 	events map[string]chan agentapi.Event // by the pod's name
@@ -28,18 +28,18 @@ type agentNode struct {
 
 // openAgentNode starts n permanent launchers and the agent.
 func openAgentNode(ctx context.Context, binary string, n int) (*agentNode, error) {
-	held, err := startLaunchers("", n, true)
+	launchers, err := startLaunchers("", n, true)
 	if err != nil {
 		return nil, err
 	}
-	w := &agentNode{held: held, last: n, events: map[string]chan agentapi.Event{}}
-	if w.agent, err = startAgent(ctx, binary, held.runtime); err != nil {
-		return nil, errors.Join(err, held.close())
+	w := &agentNode{launchers: launchers, last: n, events: map[string]chan agentapi.Event{}}
+	if w.agent, err = startAgent(ctx, binary, launchers.runtime); err != nil {
+		return nil, errors.Join(err, launchers.close())
 	}
 	if _, err := w.agent.awaitReady(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	if _, err := held.awaitPlugin(ctx); err != nil {
+	if _, err := launchers.awaitPlugin(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	if err := w.agent.awaitVMs(ctx, n); err != nil {
@@ -49,7 +49,7 @@ func openAgentNode(ctx context.Context, binary string, n int) (*agentNode, error
 	return w, nil
 }
 
-func (w *agentNode) close() error { return errors.Join(w.agent.stop(), w.held.close()) }
+func (w *agentNode) close() error { return errors.Join(w.agent.stop(), w.launchers.close()) }
 
 // listen distributes the agent's events until the agent ends.
 func (w *agentNode) listen(ctx context.Context) {
@@ -73,10 +73,10 @@ func (w *agentNode) listen(ctx context.Context) {
 // dyingLauncher is a launcher with a VM, to be killed.
 type dyingLauncher struct {
 	member
-	in     cgroup
-	owner  *exec.Cmd
-	vm     *vm
-	events chan agentapi.Event
+	in      cgroup
+	process *exec.Cmd
+	vm      *vm
+	events  chan agentapi.Event
 }
 
 // newLauncher makes a launcher with an empty cgroup.
@@ -109,20 +109,20 @@ func (w *agentNode) launch(ctx context.Context, d *dyingLauncher, program *exec.
 
 // startLauncher repeats the runtime's steps and calls the plugin at the same points.
 func (w *agentNode) startLauncher(ctx context.Context, d *dyingLauncher) error {
-	if _, err := w.held.create(ctx, d.member); err != nil {
+	if _, err := w.launchers.create(ctx, d.member); err != nil {
 		return err
 	}
-	if err := w.held.StartContainer(ctx,
+	if err := w.launchers.StartContainer(ctx,
 		&nri.StartContainerRequest{Pod: d.pod, Container: d.ctr}); err != nil {
 		return err
 	}
-	owner := exec.Command("sleep", "1000000")
-	if err := d.in.start(owner); err != nil {
+	process := exec.Command("sleep", "1000000")
+	if err := d.in.start(process); err != nil {
 		return err
 	}
-	d.owner = owner
-	d.ctr.Pid, d.ctr.State = uint32(d.owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
-	return w.held.PostStartContainer(ctx, &nri.PostStartContainerRequest{Pod: d.pod,
+	d.process = process
+	d.ctr.Pid, d.ctr.State = uint32(d.process.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
+	return w.launchers.PostStartContainer(ctx, &nri.PostStartContainerRequest{Pod: d.pod,
 		Container: d.ctr})
 }
 
@@ -133,7 +133,7 @@ func (d *dyingLauncher) await(ctx context.Context, reason agentapi.Reason) (host
 	for {
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("launcher %s: %s never came: %w", d.pod.Name, reason, ctx.Err())
+			return 0, fmt.Errorf("launcher %s: no event %s: %w", d.pod.Name, reason, ctx.Err())
 		case event := <-d.events:
 			if event.Reason == reason {
 				return host.LinuxClock{}.Now().Add(-time.Since(event.Time)), nil
@@ -145,28 +145,28 @@ func (d *dyingLauncher) await(ctx context.Context, reason agentapi.Reason) (host
 // death contains the durations of one death's steps.
 type death struct {
 	sent      time.Duration // from the launcher's death until the agent sends SIGTERM
-	asked     time.Duration // until the VM receives SIGTERM, if it reports that
+	received  time.Duration // until the VM receives SIGTERM, if it reports that
 	confirmed time.Duration // until the agent reports the VM's end
-	beyond    time.Duration // confirmed without the VM's own end
+	overhead  time.Duration // confirmed minus the VM's shutdown time
 }
 
 // die kills the launcher and waits until the agent reports the end of its VM. If the VM reports its
 // SIGTERM, that time counts. Otherwise the agent's time counts.
-func (d *dyingLauncher) die(ctx context.Context, tells bool) (death, error) {
-	if err := pause(ctx, calm); err != nil {
+func (d *dyingLauncher) die(ctx context.Context, reportsSignal bool) (death, error) {
+	if err := pause(ctx, idlePause); err != nil {
 		return death{}, err
 	}
 	killed := host.LinuxClock{}.Now()
-	if err := d.owner.Process.Kill(); err != nil {
+	if err := d.process.Process.Kill(); err != nil {
 		return death{}, err
 	}
 	sent, err := d.await(ctx, agentapi.ReasonVMTerminated)
 	if err != nil {
 		return death{}, err
 	}
-	asked := sent
-	if tells {
-		if asked, err = d.vm.asked(); err != nil {
+	received := sent
+	if reportsSignal {
+		if received, err = d.vm.signalTime(); err != nil {
 			return death{}, err
 		}
 	}
@@ -175,24 +175,24 @@ func (d *dyingLauncher) die(ctx context.Context, tells bool) (death, error) {
 		return death{}, err
 	}
 	gone, err := waitFor(ctx, d.vm.gone)
-	return deathOf(killed, sent, asked, gone, confirmed), err
+	return deathOf(killed, sent, received, gone, confirmed), err
 }
 
 // deathOf subtracts the VM's own time, from its SIGTERM to its end in the kernel, from the whole.
-func deathOf(killed, sent, asked, gone, confirmed host.Boottime) death {
+func deathOf(killed, sent, received, gone, confirmed host.Boottime) death {
 	return death{
 		sent:      sent.Sub(killed),
-		asked:     asked.Sub(killed),
+		received:  received.Sub(killed),
 		confirmed: confirmed.Sub(killed),
-		beyond:    confirmed.Sub(killed) - gone.Sub(asked),
+		overhead:  confirmed.Sub(killed) - gone.Sub(received),
 	}
 }
 
 // removeLauncher removes the remains of a launcher, like a runtime.
 func (w *agentNode) removeLauncher(ctx context.Context, d *dyingLauncher) error {
 	err := d.in.remove(ctx)
-	if d.owner != nil {
-		_ = d.owner.Wait() // it was killed
+	if d.process != nil {
+		_ = d.process.Wait() // it was killed
 	}
 	if d.vm != nil {
 		d.vm.reap()
@@ -200,12 +200,12 @@ func (w *agentNode) removeLauncher(ctx context.Context, d *dyingLauncher) error 
 	w.mu.Lock()
 	delete(w.events, d.pod.Name)
 	w.mu.Unlock()
-	return errors.Join(err, w.held.remove(ctx, d.member))
+	return errors.Join(err, w.launchers.remove(ctx, d.member))
 }
 
-// byHand sends SIGTERM to a VM process without an agent, and returns the time until its end.
-func byHand(ctx context.Context, program *exec.Cmd) (_ time.Duration, err error) {
-	in, err := newCgroup("by-hand")
+// endDirectly sends SIGTERM to a VM process without an agent, and returns the time until its end.
+func endDirectly(ctx context.Context, program *exec.Cmd) (_ time.Duration, err error) {
+	in, err := newCgroup("direct")
 	if err != nil {
 		return 0, err
 	}

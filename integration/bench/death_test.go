@@ -38,21 +38,22 @@ func TestDeaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []string{
-		cell(standIn, toSent), cell(standIn, toAsked), cell(standIn, toConfirmed),
-		cell(standIn, beyondEnd),
-		cell(least, toSent), cell(least, toAsked), cell(onceASecond, toAsked),
+		cell(standIn, toSent), cell(standIn, toReceived), cell(standIn, toConfirmed),
+		cell(standIn, overhead),
+		cell(minimalWatcher, toSent), cell(minimalWatcher, toReceived),
+		cell(pollingWatcher, toReceived),
 	} {
 		if n := len(found[c]); n != 2 {
 			t.Errorf("%s: %d measurements, want 2", c, n)
 		}
 	}
-	for i, asked := range found[cell(standIn, toAsked)] {
-		if sent := found[cell(standIn, toSent)][i]; sent <= 0 || asked <= sent {
-			t.Errorf("SIGTERM is sent after %v s, and there after %v s", sent, asked)
+	for i, received := range found[cell(standIn, toReceived)] {
+		if sent := found[cell(standIn, toSent)][i]; sent <= 0 || received <= sent {
+			t.Errorf("SIGTERM is sent after %v s, and received after %v s", sent, received)
 		}
 	}
-	if n := len(found[cell(standIn, ownEnd)]); n == 0 {
-		t.Error("no VM was asked to end by hand")
+	if n := len(found[cell(standIn, shutdownTime)]); n == 0 {
+		t.Error("no VM was ended directly")
 	}
 	mount, err := cgroup2()
 	if err != nil {
@@ -68,8 +69,8 @@ func TestDeathOf(t *testing.T) {
 	at := func(ms int) host.Boottime { return host.Boottime(time.Duration(ms) * time.Millisecond) }
 	got := deathOf(at(100), at(101), at(102), at(110), at(113))
 	want := death{
-		sent: 1 * time.Millisecond, asked: 2 * time.Millisecond, confirmed: 13 * time.Millisecond,
-		beyond: 5 * time.Millisecond, // two before the VM was asked, and three after it was gone
+		sent: 1 * time.Millisecond, received: 2 * time.Millisecond, confirmed: 13 * time.Millisecond,
+		overhead: 5 * time.Millisecond, // 2 ms before SIGTERM arrives, and 3 ms after the end
 	}
 	if got != want {
 		t.Errorf("deathOf = %+v, want %+v", got, want)
@@ -80,16 +81,16 @@ func TestDeathOf(t *testing.T) {
 func deathSamples(n int, kinds ...string) samples {
 	s := samples{}
 	for range n {
-		for _, what := range []string{toSent, toAsked} {
-			s.add(cell(least, what), time.Millisecond)
+		for _, step := range []string{toSent, toReceived} {
+			s.add(cell(minimalWatcher, step), time.Millisecond)
 		}
-		s.add(cell(onceASecond, toAsked), time.Second)
+		s.add(cell(pollingWatcher, toReceived), time.Second)
 		for _, kind := range kinds {
-			for _, what := range []string{toSent, toConfirmed, ownEnd, beyondEnd} {
-				s.add(cell(kind, what), 2*time.Millisecond)
+			for _, step := range []string{toSent, toConfirmed, shutdownTime, overhead} {
+				s.add(cell(kind, step), 2*time.Millisecond)
 			}
 		}
-		s.add(cell(standIn, toAsked), 3*time.Millisecond)
+		s.add(cell(standIn, toReceived), 3*time.Millisecond)
 	}
 	return s
 }
@@ -99,16 +100,16 @@ func TestDeathRows(t *testing.T) {
 		deathRows(deathSamples(10, standIn, realQEMU))
 	isQEMU := func(r report.Row) bool { return strings.HasSuffix(r.Candidate, realQEMU) }
 	if slices.ContainsFunc(without, isQEMU) || !slices.ContainsFunc(with, isQEMU) {
-		t.Errorf("rows of QEMU: want them if and only if it was measured")
+		t.Errorf("rows of QEMU: want them only if QEMU was measured")
 	}
 	for _, row := range with {
-		if strings.HasPrefix(row.Candidate, onceASecond) &&
+		if strings.HasPrefix(row.Candidate, pollingWatcher) &&
 			(row.Ratio == nil || row.Ratio.Value != 1000 || len(row.Goals) > 0) {
-			t.Errorf("%+v, want a ratio of 1000 to the least that is possible, and no goal", row)
+			t.Errorf("%+v, want a ratio of 1000 to the minimal watcher, and no goal", row)
 		}
 		for _, g := range row.Goals {
 			want := report.Missed
-			if row.Measurement == beyondEnd {
+			if row.Measurement == overhead {
 				want = report.Met
 			}
 			if v, err := row.Verdict(g); err != nil || v != want {
@@ -123,7 +124,7 @@ func TestWaitForEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := waitFor(ctx, make(chan host.Boottime)); err == nil {
-		t.Error("waitFor waited for nothing, and said nothing")
+		t.Error("waitFor returned no error after its context ended")
 	}
 }
 
@@ -136,12 +137,12 @@ func TestRuns(t *testing.T) {
 	// a zombie until the test waits for it
 	err := await(t.Context(), func() (bool, error) { return !isRunning(pid), nil })
 	if err != nil {
-		t.Errorf("a zombie is taken for a process that runs: %v", err)
+		t.Errorf("isRunning reports a zombie as running: %v", err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	if isRunning(pid) || !isRunning(os.Getpid()) {
-		t.Error("want this process to run, and that one not to")
+		t.Error("want this process to run, and the other one to have ended")
 	}
 }

@@ -17,31 +17,31 @@ const (
 	// second with the polling watcher.
 	deathsInRound = 40
 
-	// byHandInRound is the number of VM processes ended by hand.
+	// directInRound is the number of VM processes that the benchmark itself ends.
 	byHandInRound = 10
 
-	// calm is the pause before a launcher dies, so that earlier starts and ends do not disturb the
-	// measurement.
-	calm = 20 * time.Millisecond
+	// idlePause is the pause before a launcher dies. It keeps earlier starts and ends of
+	// processes out of the measurement.
+	idlePause = 20 * time.Millisecond
 
-	mostAsked  = 1e-3
-	mostBeyond = 10e-3
+	mostSignal   = 1e-3
+	mostOverhead = 10e-3
 )
 
 // The measured steps of a death, and the measured programs.
 const (
-	toSent      = "launcher dies, until SIGTERM is sent"
-	toAsked     = "launcher dies, until the VM has SIGTERM"
-	toConfirmed = "launcher dies, until the VM is confirmed gone"
-	ownEnd      = "the VM's own end: from SIGTERM until gone"
-	beyondEnd   = "confirmed gone, beyond the VM's own end"
+	toSent       = "launcher's death until SIGTERM is sent"
+	toReceived   = "launcher's death until the VM receives SIGTERM"
+	toConfirmed  = "launcher's death until the VM's end is confirmed"
+	shutdownTime = "VM shutdown, from SIGTERM to the end"
+	overhead     = "confirmed end, without the VM shutdown"
 
 	standIn  = "stand-in of 64 MiB"
 	realQEMU = "QEMU"
 
-	least       = "a pidfd, and nothing else"
-	onceASecond = "a look every second"
-	alone       = "SIGTERM by hand"
+	minimalWatcher = "minimal watcher (one pidfd)"
+	pollingWatcher = "a scan every second"
+	directSignal   = "direct SIGTERM"
 )
 
 // deathAmounts are the numbers of measurements.
@@ -88,7 +88,7 @@ func deaths(ctx context.Context, binary string, a deathAmounts) (_ samples, err 
 }
 
 // round kills launchers with Mooring and with the minimal watcher, in random order. It also ends
-// VMs by hand, and kills as many launchers with the polling watcher.
+// VMs directly, and kills as many launchers with the polling watcher.
 func (w *agentNode) round(ctx context.Context, programs emulators, n int, found samples) error {
 	program := func() *exec.Cmd { return standInVM(ctx, programs.standIn, vmMemory) }
 	for i := range n {
@@ -96,12 +96,12 @@ func (w *agentNode) round(ctx context.Context, programs emulators, n int, found 
 		if i%(deathsInRound/byHandInRound) == 0 {
 			with = w.pair
 		}
-		for _, who := range inRandomOrder(mooring, least) {
+		for _, candidate := range inRandomOrder(mooring, minimalWatcher) {
 			var err error
-			if who == mooring {
+			if candidate == mooring {
 				err = with(ctx, program, standIn, found)
 			} else {
-				err = recordLeastDeath(ctx, programs.self, found)
+				err = recordMinimalDeath(ctx, programs.self, found)
 			}
 			if err != nil {
 				return err
@@ -110,23 +110,23 @@ func (w *agentNode) round(ctx context.Context, programs emulators, n int, found 
 	}
 	late, err := pollDeaths(ctx, programs.self, n)
 	if err != nil {
-		return fmt.Errorf("%s: %w", onceASecond, err)
+		return fmt.Errorf("%s: %w", pollingWatcher, err)
 	}
 	for _, took := range late {
-		found.add(cell(onceASecond, toAsked), took)
+		found.add(cell(pollingWatcher, toReceived), took)
 	}
 	return nil
 }
 
-// pair kills a launcher, and ends a VM of the same kind by hand.
+// pair kills a launcher, and sends SIGTERM to a VM of the same kind.
 func (w *agentNode) pair(
 	ctx context.Context, program func() *exec.Cmd, kind string, found samples,
 ) error {
-	took, err := byHand(ctx, program())
+	took, err := endDirectly(ctx, program())
 	if err != nil {
-		return fmt.Errorf("%s, %s: %w", kind, alone, err)
+		return fmt.Errorf("%s, %s: %w", kind, directSignal, err)
 	}
-	found.add(cell(kind, ownEnd), took)
+	found.add(cell(kind, shutdownTime), took)
 	return w.one(ctx, program, kind, found)
 }
 
@@ -148,33 +148,33 @@ func (w *agentNode) one(
 	}
 	found.add(cell(kind, toSent), took.sent)
 	if kind == standIn {
-		found.add(cell(kind, toAsked), took.asked)
+		found.add(cell(kind, toReceived), took.received)
 	}
 	found.add(cell(kind, toConfirmed), took.confirmed)
-	found.add(cell(kind, beyondEnd), took.beyond)
+	found.add(cell(kind, overhead), took.overhead)
 	return nil
 }
 
-// recordLeastDeath kills a launcher with the minimal watcher.
-func recordLeastDeath(ctx context.Context, program string, found samples) error {
-	took, err := leastDeath(ctx, program)
+// recordMinimalDeath kills a launcher with the minimal watcher.
+func recordMinimalDeath(ctx context.Context, program string, found samples) error {
+	took, err := minimalDeath(ctx, program)
 	if err != nil {
-		return fmt.Errorf("%s: %w", least, err)
+		return fmt.Errorf("%s: %w", minimalWatcher, err)
 	}
-	found.add(cell(least, toSent), took.sent)
-	found.add(cell(least, toAsked), took.asked)
+	found.add(cell(minimalWatcher, toSent), took.sent)
+	found.add(cell(minimalWatcher, toReceived), took.received)
 	return nil
 }
 
 // deathRows omits rows without measurements: QEMU may be missing, and does not report its SIGTERM.
 func deathRows(s samples) []report.Row {
 	var rows []report.Row
-	for _, what := range []string{toSent, toAsked} {
-		base := s[cell(least, what)]
-		rows = append(rows, many(what, least, base))
-		for _, who := range []string{standIn, onceASecond} {
-			if values := s[cell(who, what)]; len(values) > 0 {
-				row := deathRow(what, who, values)
+	for _, step := range []string{toSent, toReceived} {
+		base := s[cell(minimalWatcher, step)]
+		rows = append(rows, summaryRow(step, minimalWatcher, base))
+		for _, candidate := range []string{standIn, pollingWatcher} {
+			if values := s[cell(candidate, step)]; len(values) > 0 {
+				row := deathRow(step, candidate, values)
 				ratio := stats.RatioOfMedians(values, base)
 				row.Ratio = &ratio
 				rows = append(rows, row)
@@ -182,10 +182,10 @@ func deathRows(s samples) []report.Row {
 		}
 	}
 	for _, kind := range []string{standIn, realQEMU} {
-		for _, what := range []string{toSent, toConfirmed, ownEnd, beyondEnd} {
-			values := s[cell(kind, what)]
-			if len(values) > 0 && (what != toSent || kind != standIn) {
-				rows = append(rows, deathRow(what, kind, values))
+		for _, step := range []string{toSent, toConfirmed, shutdownTime, overhead} {
+			values := s[cell(kind, step)]
+			if len(values) > 0 && (step != toSent || kind != standIn) {
+				rows = append(rows, deathRow(step, kind, values))
 			}
 		}
 	}
@@ -193,21 +193,21 @@ func deathRows(s samples) []report.Row {
 }
 
 // deathRow adds the program and the goals.
-func deathRow(what, who string, values []float64) report.Row {
-	doer := mooring + ", " + who
+func deathRow(step, candidate string, values []float64) report.Row {
+	shown := mooring + ", " + candidate
 	switch {
-	case who == onceASecond:
-		doer = who
-	case what == ownEnd:
-		doer = alone + ", " + who
+	case candidate == pollingWatcher:
+		shown = candidate
+	case step == shutdownTime:
+		shown = directSignal + ", " + candidate
 	}
-	row := many(what, doer, values)
+	row := summaryRow(step, shown, values)
 	switch {
-	case who == onceASecond:
-	case what == toSent, what == toAsked:
-		row.Goals = []report.Goal{{Of: report.P99, Most: mostAsked}}
-	case what == beyondEnd:
-		row.Goals = []report.Goal{{Of: report.P99, Most: mostBeyond}}
+	case candidate == pollingWatcher:
+	case step == toSent, step == toReceived:
+		row.Goals = []report.Goal{{Of: report.P99, Most: mostSignal}}
+	case step == overhead:
+		row.Goals = []report.Goal{{Of: report.P99, Most: mostOverhead}}
 	}
 	return row
 }

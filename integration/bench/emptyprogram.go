@@ -38,7 +38,7 @@ func (e *emptyProgram) start(*forker) (err error) {
 	return nil
 }
 
-func (*emptyProgram) seen() int { return 0 }
+func (*emptyProgram) observed() int { return 0 }
 
 // figures returns the same numbers for each tracepoint, because all share one program.
 func (e *emptyProgram) figures() ([]bpf.ProgramStats, error) {

@@ -68,10 +68,10 @@ func (f *forker) pid() int { return f.cmd.Process.Pid }
 // do sends an order and returns the result.
 func (f *forker) do(o order) (done forked, err error) {
 	if err := f.encoder.Encode(o); err != nil {
-		return done, fmt.Errorf("ordering a forker: %w", err)
+		return done, fmt.Errorf("sending an order to a forker: %w", err)
 	}
 	if err := f.decoder.Decode(&done); err != nil {
-		return done, fmt.Errorf("asking a forker: %w", err)
+		return done, fmt.Errorf("reading the result of a forker: %w", err)
 	}
 	return done, nil
 }
@@ -83,7 +83,7 @@ func (f *forker) stop() error { return errors.Join(f.orders.Close(), f.cmd.Wait(
 func forkerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "forker",
-		Short:  "Start processes, as ordered by JSON",
+		Short:  "Start processes by JSON orders from the input",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {

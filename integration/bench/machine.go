@@ -46,10 +46,10 @@ type measureFlags struct {
 }
 
 func (f *measureFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.result, "result", "", "file for the figures; tables of other commands "+
-		"in it stay")
-	c.Flags().BoolVar(&f.quick, "quick", false, "only see whether it works: the figures are "+
-		"worth nothing")
+	c.Flags().StringVar(&f.result, "result", "", "file for the figures; keeps the tables of "+
+		"other commands")
+	c.Flags().BoolVar(&f.quick, "quick", false, "run each measurement briefly to check the "+
+		"program: the figures are not meaningful")
 }
 
 func (f *measureFlags) amounts() amounts {
@@ -72,10 +72,8 @@ func machineCommand() *cobra.Command {
 		Use: "machine",
 		Short: "Measure on this machine: the plugin, the tracker, and the agent beside 250 " +
 			"launchers",
-		Long: "Measures on this machine, with NRI's own runtime side in the place of containerd. " +
-			"Needs root, for\n" +
-			"the cgroups of the launchers, the agent's tmpfs and eBPF, and cgroup v2, be it " +
-			"beside version 1.",
+		Long: "Measures on this machine, with NRI's runtime library in place of containerd.\n" +
+			"Needs cgroup v2, alone or beside version 1. Needs root for cgroups, tmpfs and eBPF.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := chosen(measurements(f.amounts(), agent, profile), only)
@@ -91,8 +89,8 @@ func machineCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().StringVar(&agent, "agent", "bin/mooring-agent", "the agent's program")
-	c.Flags().StringSliceVar(&only, "only", nil, "measure this alone, for example "+deathTable+
-		"; may be repeated")
+	c.Flags().StringSliceVar(&only, "only", nil, "measure only this table, for example "+
+		deathTable+"; may be repeated")
 	c.Flags().StringVar(&profile, "cpuprofile", "", "file for the handler's CPU profile, for go "+
 		"tool pprof")
 	return c

@@ -27,7 +27,7 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "bench",
-		Short:         "Measure what Mooring costs",
+		Short:         "Measure the cost of Mooring",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

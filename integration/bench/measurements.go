@@ -11,17 +11,17 @@ import (
 
 // measurement is one run. It produces one or more tables.
 type measurement struct {
-	name string // to select it alone
-	what string // progress message
-	take func(context.Context) (tables, error)
+	name     string // to select it alone
+	progress string // progress message
+	take     func(context.Context) (tables, error)
 }
 
 // measurements returns the measurements without a node.
 func measurements(a amounts, agent, profile string) []measurement {
 	return slices.Concat(pluginMeasurements(a, profile), trackerMeasurements(a, agent),
 		[]measurement{{
-			residentTable, fmt.Sprintf("the agent beside %d launchers, twice for %s", a.residents,
-				a.settle+a.watch),
+			residentTable, fmt.Sprintf("the idle agent beside %d launchers, %s each without and "+
+				"with VMs", a.residents, a.settle+a.watch),
 			func(ctx context.Context) (tables, error) { return measureResident(ctx, agent, a) },
 		}})
 }
@@ -34,11 +34,11 @@ func pluginMeasurements(a amounts, profile string) []measurement {
 			return tableOf(roundTripTable, roundTripRows)(roundTrips(ctx, a.rounds))
 		},
 	}, {
-		synchronizeTable, fmt.Sprintf("connections with a thousand containers, %d of each plugin",
+		synchronizeTable, fmt.Sprintf("connecting with 1000 containers, %d times for each plugin",
 			a.connections),
 		func(ctx context.Context) (tables, error) { return measureSynchronize(ctx, a) },
 	}, {
-		handlerTable, fmt.Sprintf("where the time goes, %d launchers", a.handled),
+		handlerTable, fmt.Sprintf("CPU profile of the handler, %d launchers", a.handled),
 		func(ctx context.Context) (tables, error) {
 			return tableOf(handlerTable, handlerRows)(profileHandler(ctx, a.handled, profile))
 		},
@@ -48,7 +48,7 @@ func pluginMeasurements(a amounts, profile string) []measurement {
 // trackerMeasurements measure the tie between VMs and launchers.
 func trackerMeasurements(a amounts, agent string) []measurement {
 	return []measurement{{
-		watcherTable, fmt.Sprintf("processes with somebody watching, %d rounds", a.births),
+		watcherTable, fmt.Sprintf("process starts under each watcher, %d rounds", a.births),
 		func(ctx context.Context) (tables, error) {
 			found, err := watchBirths(ctx, a.births)
 			if err != nil {
@@ -58,7 +58,7 @@ func trackerMeasurements(a amounts, agent string) []measurement {
 				handlerCostTable: handlerCostRows(found)}, nil
 		},
 	}, {
-		deathTable, fmt.Sprintf("launchers that die, %d", a.deaths.rounds*a.deaths.inRound+
+		deathTable, fmt.Sprintf("deaths of %d launchers", a.deaths.rounds*a.deaths.inRound+
 			a.deaths.qemu),
 		func(ctx context.Context) (tables, error) {
 			return tableOf(deathTable, deathRows)(deaths(ctx, agent, a.deaths))
@@ -95,12 +95,12 @@ func measureSynchronize(ctx context.Context, a amounts) (tables, error) {
 
 func measureResident(ctx context.Context, agent string, a amounts) (tables, error) {
 	var rows []report.Row
-	for _, who := range []string{launchersAlone, launchersVMs} {
-		found, err := resident(ctx, agent, a.residents, who == launchersVMs, a.settle, a.watch)
+	for _, condition := range []string{launchersAlone, launchersVMs} {
+		found, err := resident(ctx, agent, a.residents, condition == launchersVMs, a.settle, a.watch)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", who, err)
+			return nil, fmt.Errorf("%s: %w", condition, err)
 		}
-		rows = append(rows, residentRows(who, found)...)
+		rows = append(rows, residentRows(condition, found)...)
 	}
 	return tables{residentTable: rows}, nil
 }
@@ -132,7 +132,7 @@ func namesOf(all []measurement) (names []string) {
 func takeAll(ctx context.Context, all []measurement) (tables, error) {
 	t := tables{}
 	for _, m := range all {
-		logf("%s: %s", m.name, m.what)
+		logf("%s: %s", m.name, m.progress)
 		made, err := m.take(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("measuring %s: %w", m.name, err)

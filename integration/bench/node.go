@@ -39,7 +39,7 @@ func nodeCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
-	c.Flags().DurationVar(&f.during, "during", 0, "how long to create containers (default 3m): "+
+	c.Flags().DurationVar(&f.during, "during", 0, "time for creating containers (default 3m): "+
 		"longer narrows the interval")
 	return c
 }
@@ -109,7 +109,7 @@ func runtimeVersion(ctx context.Context, n *throwaway.Node) (string, error) {
 	}
 	fields := strings.Fields(text)
 	if len(fields) < 3 {
-		return "", fmt.Errorf("containerd says of its version %q: want three words at least", text)
+		return "", fmt.Errorf("containerd --version printed %q: want at least three words", text)
 	}
 	version, _, _ := strings.Cut(fields[2], "+")
 	return fields[0][strings.LastIndex(fields[0], "/")+1:] + " " + version, nil

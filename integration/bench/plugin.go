@@ -47,7 +47,7 @@ func pluginCommand() *cobra.Command {
 	var o pluginOptions
 	c := &cobra.Command{
 		Use:       "plugin KIND",
-		Short:     "Be one of the plugins that are compared",
+		Short:     "Run one of the compared plugins",
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: candidates(),
 		Hidden:    true,

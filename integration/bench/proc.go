@@ -9,18 +9,18 @@ import (
 
 // usage is a process's resource usage so far, and its memory.
 type usage struct {
-	at       time.Time
-	cpu      float64 // seconds, of the process and of the kernel for it
-	switches uint64  // voluntary and involuntary context switches
-	rss, pss float64 // bytes
-	own      float64 // bytes of rss without a file, not reclaimable by the kernel
+	at        time.Time
+	cpu       float64 // seconds, of the process and of the kernel for it
+	switches  uint64  // voluntary and involuntary context switches
+	rss, pss  float64 // bytes
+	anonymous float64 // bytes of rss without a file, not reclaimable by the kernel
 }
 
 // usageOf reads the usage of a process.
 func usageOf(pid int) (usage, error) {
 	u, err := readUsage(pid)
 	if err != nil {
-		return usage{}, fmt.Errorf("looking at process %d: %w", pid, err)
+		return usage{}, fmt.Errorf("reading the usage of process %d: %w", pid, err)
 	}
 	return u, nil
 }
@@ -41,7 +41,7 @@ func readUsage(pid int) (usage, error) {
 	switches, err := switchesOf(pid)
 	return usage{
 		at: time.Now(), cpu: stat.CPUTime(), switches: switches,
-		rss: float64(memory.Rss), pss: float64(memory.Pss), own: float64(memory.Anonymous),
+		rss: float64(memory.Rss), pss: float64(memory.Pss), anonymous: float64(memory.Anonymous),
 	}, err
 }
 

@@ -32,7 +32,7 @@ type births struct {
 	walls    samples        // seconds for each process, by watcher
 	handlers samples        // seconds for each call, by tracepoint and watcher
 	sums     samples        // of one call of each, by watcher
-	seen     map[string]int // observed processes, by watcher
+	observed map[string]int // observed processes, by watcher
 	started  int            // with each watcher
 }
 
@@ -65,7 +65,7 @@ func watchBirths(ctx context.Context, rounds int) (_ births, err error) {
 		return births{}, err
 	}
 	defer func() { err = errors.Join(err, f.stop()) }()
-	b := births{walls: samples{}, handlers: samples{}, sums: samples{}, seen: map[string]int{}}
+	b := births{walls: samples{}, handlers: samples{}, sums: samples{}, observed: map[string]int{}}
 	if _, err := f.do(order{Count: inLoop}); err != nil { // warm up caches
 		return b, err
 	}
@@ -95,9 +95,9 @@ func (b *births) loop(ctx context.Context, f *forker, name string, w watcher) (e
 	}
 	b.walls.add(name, done.Took/inLoop)
 	if name == tracked || name == netlink {
-		awaitSeen(ctx, w)
+		awaitObserved(ctx, w)
 	}
-	b.seen[name] += w.seen()
+	b.observed[name] += w.observed()
 	if in, ok := w.(counted); ok {
 		return b.count(f, name, in)
 	}
@@ -105,17 +105,17 @@ func (b *births) loop(ctx context.Context, f *forker, name string, w watcher) (e
 }
 
 // awaitSeen waits for late events. Events after the time-out count as lost.
-func awaitSeen(ctx context.Context, w watcher) {
+func awaitObserved(ctx context.Context, w watcher) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	_ = await(ctx, func() (bool, error) { return w.seen() >= inLoop, nil })
+	_ = await(ctx, func() (bool, error) { return w.observed() >= inLoop, nil })
 }
 
 // count has the kernel measure the programs' run time.
 func (b *births) count(f *forker, name string, w counted) (err error) {
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		return fmt.Errorf("having the kernel count: %w", err)
+		return fmt.Errorf("enabling BPF run-time statistics: %w", err)
 	}
 	defer func() { err = errors.Join(err, counting.Close()) }()
 	before, err := w.figures()
@@ -154,12 +154,12 @@ func costs(before, after []bpf.ProgramStats) map[string]time.Duration {
 }
 
 func handlerCostRows(b births) []report.Row {
-	rows := []report.Row{many(lifeSum, emptyPrograms, b.sums[emptyPrograms])}
+	rows := []report.Row{summaryRow(lifeSum, emptyPrograms, b.sums[emptyPrograms])}
 	for _, name := range []string{untracked, tracked} {
 		for _, at := range lifeOf() {
-			rows = append(rows, many(at.name, name, b.handlers[cell(name, at.name)]))
+			rows = append(rows, summaryRow(at.name, name, b.handlers[cell(name, at.name)]))
 		}
-		sum := many(lifeSum, name, b.sums[name])
+		sum := summaryRow(lifeSum, name, b.sums[name])
 		if name == untracked {
 			sum.Goals = []report.Goal{{Of: report.Median, Most: mostUntracked}}
 		}
@@ -171,7 +171,7 @@ func handlerCostRows(b births) []report.Row {
 func watcherRows(b births) []report.Row {
 	var rows []report.Row
 	for _, name := range watchers() {
-		row := many("fork, exec and exit", name, b.walls[name])
+		row := summaryRow("fork, exec and exit", name, b.walls[name])
 		if name != noWatcherName {
 			ratio := stats.RatioOfMedians(b.walls[name], b.walls[noWatcherName])
 			row.Ratio = &ratio
@@ -179,9 +179,9 @@ func watcherRows(b births) []report.Row {
 		rows = append(rows, row)
 	}
 	for _, name := range []string{tracked, netlink, polling} {
-		what := fmt.Sprintf("seen, of %d processes", b.started)
-		rows = append(rows, report.Row{Measurement: what, Candidate: name, Unit: report.Count,
-			Value: float64(b.seen[name])})
+		label := fmt.Sprintf("observed, of %d processes", b.started)
+		rows = append(rows, report.Row{Measurement: label, Candidate: name, Unit: report.Count,
+			Value: float64(b.observed[name])})
 	}
 	return rows
 }

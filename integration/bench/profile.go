@@ -24,12 +24,12 @@ const handlerFunction = "plugin.(*Plugin).CreateContainer"
 func parts() []part {
 	return []part{
 		{"pod directory: a dozen system calls", "lifecycle.(*PodDirs)"},
-		{"registry: the node's account, and entering the launcher", "lifecycle.(*Registry)"},
+		{"registry: the node's memory-lock account, adding the launcher", "lifecycle.(*Registry)"},
 		{"decision: annotations, memory lock, policy", "decide.Container"},
 		{"answer: rlimit, cgroup settings, mounts", "plugin.adjustment"},
 		{"log line", "log/slog."},
 		{"metrics", "agent/metrics."},
-		{"the rest of the handler", handlerFunction},
+		{"other work of the handler", handlerFunction},
 	}
 }
 

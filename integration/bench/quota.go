@@ -29,7 +29,7 @@ const mostGrant = 0.5
 const oneRead = "one read from the API server"
 
 // onePatch is the minimum for raising a quota.
-const onePatch = "one patch for each"
+const onePatch = "one patch per migration"
 
 // quotaCommand measures the quota controller.
 func quotaCommand() *cobra.Command {
@@ -38,7 +38,7 @@ func quotaCommand() *cobra.Command {
 		Rounds: []int{40, 4, 2}, Residents: 10000, Reviews: 1000}
 	c := &cobra.Command{
 		Use:   "quota",
-		Short: "Measure how long migrations wait for their quota, on a control plane of its own",
+		Short: "Measure how long migrations wait for quota, on a separate control plane",
 		Long: "Runs etcd, kube-apiserver, kube-controller-manager and KubeVirt's virt-api, all " +
 			"built from their\n" +
 			"modules, beside mooring-controller.",
@@ -74,8 +74,9 @@ func measureGrants(ctx context.Context, o grants.Options) (grants.Found, error) 
 func grantRows(o grants.Options, found grants.Found) []report.Row {
 	var rows []report.Row
 	for _, size := range o.Sizes {
-		what := fmt.Sprintf("%d at once, until status.hard is raised", size)
-		raw, ours := many(what, onePatch, found.Raw[size]), many(what, mooring, found.Mooring[size])
+		name := fmt.Sprintf("migrations at once: %d, until status.hard is raised", size)
+		raw := summaryRow(name, onePatch, found.Raw[size])
+		ours := summaryRow(name, mooring, found.Mooring[size])
 		ratio := stats.RatioOfMedians(found.Mooring[size], found.Raw[size])
 		ours.Ratio = &ratio
 		if size == 1000 {
@@ -84,22 +85,22 @@ func grantRows(o grants.Options, found grants.Found) []report.Row {
 		rows = append(rows, raw, ours)
 	}
 	return append(rows,
-		report.Row{Measurement: "writes to the API server, a migration", Candidate: mooring,
+		report.Row{Measurement: "writes to the API server, per migration", Candidate: mooring,
 			Unit: report.Each, Value: found.Writes},
-		report.Row{Measurement: "of them that met a conflict", Candidate: mooring,
+		report.Row{Measurement: "write conflicts, per migration", Candidate: mooring,
 			Unit: report.Each, Value: found.Conflicts},
-		report.Row{Measurement: fmt.Sprintf("resident memory beside %d VMs",
+		report.Row{Measurement: fmt.Sprintf("resident memory with %d VMs",
 			found.ResidentLaunched), Candidate: mooring, Unit: report.Bytes, Value: found.Memory},
 	)
 }
 
 func reviewRows(found grants.Found) []report.Row {
-	rows := []report.Row{many("anything", oneRead, found.Read)}
-	for _, what := range slices.Sorted(maps.Keys(found.Reviewed)) {
-		row := many(what, mooring, found.Reviewed[what])
-		ratio := stats.RatioOfMedians(found.Reviewed[what], found.Read)
+	rows := []report.Row{summaryRow("baseline", oneRead, found.Read)}
+	for _, name := range slices.Sorted(maps.Keys(found.Reviewed)) {
+		row := summaryRow(name, mooring, found.Reviewed[name])
+		ratio := stats.RatioOfMedians(found.Reviewed[name], found.Read)
 		row.Ratio = &ratio
-		if what == grants.LauncherAnnotations {
+		if name == grants.LauncherAnnotations {
 			row.Goals = []report.Goal{{Of: report.P99, Most: mostReview}}
 		}
 		rows = append(rows, row)

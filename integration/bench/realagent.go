@@ -79,7 +79,7 @@ func agentCommand() *cobra.Command {
 	var root, pins string
 	c := &cobra.Command{
 		Use:    "agent -- BINARY [FLAG...]",
-		Short:  "Be the agent, with a tmpfs and a bpf file system of its own",
+		Short:  "Run the agent with its own tmpfs and bpf file system",
 		Args:   cobra.MinimumNArgs(1),
 		Hidden: true,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -88,20 +88,20 @@ func agentCommand() *cobra.Command {
 				return err
 			}
 			if err := unix.Mount(mount, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil {
-				return fmt.Errorf("showing the agent the cgroup v2 hierarchy: %w", err)
+				return fmt.Errorf("mounting the cgroup v2 hierarchy for the agent: %w", err)
 			}
 			if err := poddir.Mount(root); err != nil {
 				return err
 			}
 			if err := errors.Join(os.Mkdir(pins, 0o700),
 				unix.Mount("bpf", pins, "bpf", 0, "")); err != nil {
-				return fmt.Errorf("a bpf file system for the agent: %w", err)
+				return fmt.Errorf("mounting a bpf file system for the agent: %w", err)
 			}
 			return unix.Exec(args[0], args, os.Environ())
 		},
 	}
-	c.Flags().StringVar(&root, "root", "", "where the agent's tmpfs goes")
-	c.Flags().StringVar(&pins, "bpf", "", "where its bpf file system goes")
+	c.Flags().StringVar(&root, "root", "", "mount point of the agent's tmpfs")
+	c.Flags().StringVar(&pins, "bpf", "", "mount point of its bpf file system")
 	return c
 }
 

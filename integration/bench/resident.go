@@ -31,7 +31,7 @@ func (i idle) seconds() float64 { return i.after.at.Sub(i.before.at).Seconds() }
 
 // The launchers beside a watched agent.
 const (
-	launchersAlone = "launchers alone"
+	launchersAlone = "launchers without VMs"
 	launchersVMs   = "launchers with VMs"
 )
 

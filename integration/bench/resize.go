@@ -24,7 +24,7 @@ const (
 	// mostResize is the goal for a resize by the sidecar, as a multiple of the minimum.
 	mostResize = 1.1
 
-	libvirtAlone = "libvirt alone"
+	libvirtAlone = "direct libvirt call"
 )
 
 // resizeCommand makes tables of BenchmarkResize's measurements.
@@ -32,10 +32,9 @@ func resizeCommand() *cobra.Command {
 	var file, result string
 	c := &cobra.Command{
 		Use:   "resize",
-		Short: "Tell what a resize takes, by the samples of BenchmarkResize",
-		Long: "Reads what `go test -run '^$' -bench Resize ./shim/coordinator` has left in the " +
-			"file that\n" +
-			"MOORING_SAMPLES named.",
+		Short: "Make tables from the samples of BenchmarkResize",
+		Long: "Reads the samples of `go test -run '^$' -bench Resize ./shim/coordinator`.\n" +
+			"The environment variable MOORING_SAMPLES of that test names the file.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			samples, err := readResizes(file)
@@ -50,9 +49,9 @@ func resizeCommand() *cobra.Command {
 			}, result)
 		},
 	}
-	c.Flags().StringVar(&file, "samples", "artefacts/resize.json", "the samples")
-	c.Flags().StringVar(&result, "result", "", "JSON file to write the figures to, and the page "+
-		"beside it")
+	c.Flags().StringVar(&file, "samples", "artefacts/resize.json", "file with the samples")
+	c.Flags().StringVar(&result, "result", "", "JSON file for the figures; keeps the tables of "+
+		"other commands")
 	return c
 }
 
@@ -72,7 +71,7 @@ type resizes struct {
 func readResizes(file string) (map[string]resizes, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: BenchmarkResize leaves none without libvirtd and QEMU", err)
+		return nil, fmt.Errorf("%w: BenchmarkResize writes none without libvirtd and QEMU", err)
 	}
 	if err != nil {
 		return nil, err
@@ -84,12 +83,12 @@ func readResizes(file string) (map[string]resizes, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s: no samples", file)
 	}
-	for what, r := range found {
+	for kind, r := range found {
 		n := len(r.Shim.Took)
 		if n == 0 || n != len(r.Shim.Paused) || n != len(r.Libvirt.Took) ||
 			n != len(r.Libvirt.Paused) {
-			return nil, fmt.Errorf("%s: %q has %d and %d samples: want some, and as many of each",
-				file, what, n, len(r.Libvirt.Took))
+			return nil, fmt.Errorf("%s: %q has %d samples of the shim and %d of libvirt: want "+
+				"equal numbers above 0", file, kind, n, len(r.Libvirt.Took))
 		}
 	}
 	return found, nil
@@ -97,12 +96,12 @@ func readResizes(file string) (map[string]resizes, error) {
 
 func resizeRows(samples map[string]resizes, of func(resizeSamples) []float64) []report.Row {
 	var rows []report.Row
-	for _, what := range slices.Sorted(maps.Keys(samples)) {
-		alone, shim := of(samples[what].Libvirt), of(samples[what].Shim)
-		ours := many(what, mooring, shim)
+	for _, kind := range slices.Sorted(maps.Keys(samples)) {
+		alone, shim := of(samples[kind].Libvirt), of(samples[kind].Shim)
+		ours := summaryRow(kind, mooring, shim)
 		ratio := stats.RatioOfMedians(shim, alone)
 		ours.Ratio, ours.Goals = &ratio, []report.Goal{{Of: report.Ratio, Most: mostResize}}
-		rows = append(rows, many(what, libvirtAlone, alone), ours)
+		rows = append(rows, summaryRow(kind, libvirtAlone, alone), ours)
 	}
 	return rows
 }

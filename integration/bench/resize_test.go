@@ -11,9 +11,12 @@ func TestReadResizes(t *testing.T) {
 	for text, want := range map[string]string{
 		`{`:  "unexpected end of JSON input",
 		`{}`: "no samples",
-		`{"a": {"libvirt": {"took": [1], "paused": [1]}, "shim": {"took": [], "paused": []}}}`:       `"a" has 0 and 1 samples: want some, and as many of each`,
-		`{"a": {"libvirt": {"took": [1], "paused": [1]}, "shim": {"took": [1, 2], "paused": [1]}}}`:  `"a" has 2 and 1 samples`,
-		`{"a": {"libvirt": {"took": [2], "paused": [0.5]}, "shim": {"took": [3], "paused": [0.5]}}}`: "",
+		`{"a": {"libvirt": {"took": [1], "paused": [1]}, ` +
+			`"shim": {"took": [], "paused": []}}}`: `"a" has 0 samples of the shim and 1 of libvirt`,
+		`{"a": {"libvirt": {"took": [1], "paused": [1]}, ` +
+			`"shim": {"took": [1, 2], "paused": [1]}}}`: `"a" has 2 samples of the shim and 1 of libvirt`,
+		`{"a": {"libvirt": {"took": [2], "paused": [0.5]}, ` +
+			`"shim": {"took": [3], "paused": [0.5]}}}`: "",
 	} {
 		file := filepath.Join(t.TempDir(), "samples.json")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

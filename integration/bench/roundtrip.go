@@ -14,7 +14,7 @@ const knownLaunchers = 1000
 // samples are measurements in seconds by name. Equal indexes belong to the same round.
 type samples map[string][]float64
 
-func (s samples) add(what string, took time.Duration) { s[what] = append(s[what], took.Seconds()) }
+func (s samples) add(name string, took time.Duration) { s[name] = append(s[name], took.Seconds()) }
 
 // cell returns the name of a candidate's measurements with a workload.
 func cell(candidate, workload string) string { return candidate + ", " + workload }

@@ -28,8 +28,8 @@ const (
 
 // The conditions of a storm.
 const (
-	agentUp   = "agent up: events are read"
-	agentDown = "agent down: pins alone"
+	agentUp   = "agent runs and reads events"
+	agentDown = "agent stopped, pinned programs only"
 )
 
 // storm is the result of a storm of forks.
@@ -243,18 +243,18 @@ func wrong(v *bpf.View, group uint64, truth map[int]bool) (int, error) {
 // differences compares the map's entries of the group, and of emulators without a group, with the
 // running processes.
 func differences(known []bpf.Tracked, group uint64, truth map[int]bool) int {
-	n, seen := 0, map[int]bool{}
+	n, inMap := 0, map[int]bool{}
 	for _, p := range known {
 		if p.Group != group && p.Group != 0 {
 			continue
 		}
-		seen[p.PID] = true
+		inMap[p.PID] = true
 		if !truth[p.PID] {
 			n++
 		}
 	}
 	for pid := range truth {
-		if !seen[pid] {
+		if !inMap[pid] {
 			n++
 		}
 	}

@@ -8,19 +8,19 @@ func stormRows(all map[string]storm) []report.Row {
 		s := all[condition]
 		none := []report.Goal{{Of: report.Value, Most: 0}}
 		for _, figure := range []struct {
-			what  string
+			name  string
 			value float64
 			goals []report.Goal
 		}{
 			{"processes started, tracked", float64(s.tracked), nil},
 			{"processes started, not tracked", float64(s.untracked), nil},
-			{"events lost: no room in the ring", float64(s.lostEvents), nil},
-			{"processes of whose end no event told", float64(s.missedEnds), nil},
-			{"processes lost: no room in the map", float64(s.lostProcesses), none},
-			{"wrong in the state, before Resync", float64(s.wrongBefore), nil},
-			{"wrong in the state, after Resync", float64(s.wrong), none},
+			{"events lost because the ring was full", float64(s.lostEvents), nil},
+			{"processes without an end event", float64(s.missedEnds), nil},
+			{"processes lost because the map was full", float64(s.lostProcesses), none},
+			{"missing or surplus map entries, before Resync", float64(s.wrongBefore), nil},
+			{"missing or surplus map entries, after Resync", float64(s.wrong), none},
 		} {
-			rows = append(rows, report.Row{Measurement: figure.what, Candidate: condition,
+			rows = append(rows, report.Row{Measurement: figure.name, Candidate: condition,
 				Unit: report.Count, Value: figure.value, Goals: figure.goals})
 		}
 	}

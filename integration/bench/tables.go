@@ -68,7 +68,7 @@ func roundTripRows(s samples) []report.Row {
 	for _, w := range workloads() {
 		base := s[cell(empty, w.name)]
 		for _, name := range candidates() {
-			row := many("CreateContainer, "+w.name, name, s[cell(name, w.name)])
+			row := summaryRow("CreateContainer, "+w.name, name, s[cell(name, w.name)])
 			if name != empty {
 				ratio := stats.RatioOfMedians(s[cell(name, w.name)], base)
 				row.Ratio = &ratio
@@ -85,22 +85,22 @@ func roundTripRows(s samples) []report.Row {
 
 func synchronizeRows(s samples, handled []float64) []report.Row {
 	var rows []report.Row
-	for _, what := range []string{"connect", "Synchronize"} {
+	for _, step := range []string{"connect", "Synchronize"} {
 		for _, name := range []string{empty, mooring} {
-			row := many(what, name, s[cell(name, what)])
+			row := summaryRow(step, name, s[cell(name, step)])
 			if name == mooring {
-				ratio := stats.RatioOfMedians(s[cell(name, what)], s[cell(empty, what)])
+				ratio := stats.RatioOfMedians(s[cell(name, step)], s[cell(empty, step)])
 				row.Ratio = &ratio
 				row.Goals = []report.Goal{{Of: report.Median, Most: mostSynchronize}}
 			}
 			rows = append(rows, row)
 		}
 	}
-	return append(rows, many("Synchronize, handler alone", mooring, handled))
+	return append(rows, summaryRow("Synchronize, handler alone", mooring, handled))
 }
 
 func handlerRows(b breakdown) []report.Row {
-	rows := []report.Row{{Measurement: "the handler, for a launcher", Unit: report.Seconds,
+	rows := []report.Row{{Measurement: "the handler, one launcher", Unit: report.Seconds,
 		Value: stats.Summarise(b.took).Median}}
 	for i, p := range parts() {
 		rows = append(rows, report.Row{Measurement: p.name, Unit: report.Share, Value: b.shares[i]})
@@ -108,27 +108,27 @@ func handlerRows(b breakdown) []report.Row {
 	return rows
 }
 
-func residentRows(who string, i idle) []report.Row {
+func residentRows(condition string, i idle) []report.Row {
 	return []report.Row{
-		{Measurement: "resident memory (RSS)", Candidate: who, Unit: report.Bytes,
+		{Measurement: "resident memory (RSS)", Candidate: condition, Unit: report.Bytes,
 			Value: i.after.rss, Goals: []report.Goal{{Of: report.Value, Most: mostMemory}}},
-		{Measurement: "its proportional share (PSS)", Candidate: who, Unit: report.Bytes,
+		{Measurement: "proportional share (PSS)", Candidate: condition, Unit: report.Bytes,
 			Value: i.after.pss},
-		{Measurement: "memory that is its own (anonymous)", Candidate: who, Unit: report.Bytes,
-			Value: i.after.own},
-		{Measurement: "pages of its program (file)", Candidate: who, Unit: report.Bytes,
-			Value: i.after.rss - i.after.own},
-		{Measurement: "CPU while nothing happens", Candidate: who, Unit: report.Cores,
+		{Measurement: "anonymous memory", Candidate: condition, Unit: report.Bytes,
+			Value: i.after.anonymous},
+		{Measurement: "file-backed memory (the program)", Candidate: condition, Unit: report.Bytes,
+			Value: i.after.rss - i.after.anonymous},
+		{Measurement: "CPU, idle", Candidate: condition, Unit: report.Cores,
 			Value: i.cores()},
-		{Measurement: "context switches while nothing happens", Candidate: who,
+		{Measurement: "context switches, idle", Candidate: condition,
 			Unit: report.PerSecond, Value: i.switches()},
-		{Measurement: "start until ready", Candidate: who, Unit: report.Seconds,
+		{Measurement: "time from start to ready", Candidate: condition, Unit: report.Seconds,
 			Value: i.ready.Seconds()},
 	}
 }
 
 // many returns a row of measurements in seconds.
-func many(what, who string, values []float64) report.Row {
+func summaryRow(name, candidate string, values []float64) report.Row {
 	s := stats.Summarise(values)
-	return report.Row{Measurement: what, Candidate: who, Unit: report.Seconds, Summary: &s}
+	return report.Row{Measurement: name, Candidate: candidate, Unit: report.Seconds, Summary: &s}
 }

@@ -69,7 +69,7 @@ func startLaunchersOn(ctx context.Context, n node.Node) (release func() error, e
 	}()
 	release = func() error { return errors.Join(orders.Close(), <-ended) }
 	if line, err := bufio.NewReader(answers).ReadString('\n'); line != "ready\n" {
-		return nil, fmt.Errorf("starting launchers on the node: they said %q: %w", line,
+		return nil, fmt.Errorf("starting launchers on the node: the first line is %q: %w", line,
 			errors.Join(err, release()))
 	}
 	return release, nil
@@ -100,7 +100,7 @@ func checkKnown(ctx context.Context, a *agent.Agent) error {
 func countVMs(text string) (launchers, vms int, err error) {
 	var all []agentapi.Launcher
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
-		return 0, 0, fmt.Errorf("reading what the agent knows: %w", err)
+		return 0, 0, fmt.Errorf("reading the output of mooring ps: %w", err)
 	}
 	for _, l := range all {
 		vms += len(l.VMs)
@@ -111,11 +111,11 @@ func countVMs(text string) (launchers, vms int, err error) {
 // unitRows reads the figures from the kernel and systemd.
 func unitRows(ctx context.Context, n node.Node, pid string) ([]report.Row, error) {
 	var rows []report.Row
-	for _, figure := range []struct{ what, command string }{
+	for _, figure := range []struct{ name, command string }{
 		{"resident memory (RSS)", "awk '/^Rss:/ {print $2 * 1024}' /proc/" + pid + "/smaps_rollup"},
-		{"its proportional share (PSS)", "awk '/^Pss:/ {print $2 * 1024}' /proc/" + pid +
+		{"proportional share (PSS)", "awk '/^Pss:/ {print $2 * 1024}' /proc/" + pid +
 			"/smaps_rollup"},
-		{"memory that is its own (anonymous)", "awk '/^Anonymous:/ {print $2 * 1024}' /proc/" +
+		{"anonymous memory", "awk '/^Anonymous:/ {print $2 * 1024}' /proc/" +
 			pid + "/smaps_rollup"},
 		{"the unit's cgroup (memory.current)", "systemctl show --property=MemoryCurrent --value " +
 			"mooring-agent.service"},
@@ -126,9 +126,9 @@ func unitRows(ctx context.Context, n node.Node, pid string) ([]report.Row, error
 		}
 		bytes, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s of the agent: %w", figure.what, err)
+			return nil, fmt.Errorf("%s of the agent: %w", figure.name, err)
 		}
-		rows = append(rows, report.Row{Measurement: figure.what, Unit: report.Bytes, Value: bytes})
+		rows = append(rows, report.Row{Measurement: figure.name, Unit: report.Bytes, Value: bytes})
 	}
 	rows[0].Goals = []report.Goal{{Of: report.Value, Most: mostMemory}}
 	return rows, nil

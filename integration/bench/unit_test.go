@@ -43,7 +43,7 @@ func TestUnitRows(t *testing.T) {
 	n.answers["MemoryCurrent"] = "[not set]"
 	if _, err := unitRows(t.Context(), n, "42"); err == nil ||
 		!strings.Contains(err.Error(), "memory.current") {
-		t.Errorf("err = %v, want it to name what is missing", err)
+		t.Errorf("err = %v, want it to name the missing value", err)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestHoldOn(t *testing.T) {
 	refused := errors.New("no cgroup v2")
 	n.run = func(node.Command) error { return refused }
 	if _, err := startLaunchersOn(t.Context(), n); !errors.Is(err, refused) {
-		t.Errorf("holdOn = %v, want it to wrap %v", err, refused)
+		t.Errorf("startLaunchersOn = %v, want it to wrap %v", err, refused)
 	}
 }
 
@@ -73,6 +73,6 @@ func TestCountVMs(t *testing.T) {
 		t.Errorf("%d launchers and %d VM processes, %v, want two of each", launchers, vms, err)
 	}
 	if _, _, err := countVMs("no launchers on this node"); err == nil {
-		t.Error("what is no JSON was read")
+		t.Error("no error for text that is not JSON")
 	}
 }

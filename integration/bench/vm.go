@@ -32,18 +32,18 @@ func vmCommand() *cobra.Command {
 	var memory int
 	c := &cobra.Command{
 		Use:    "vm",
-		Short:  "Be a process with memory that ends with SIGTERM, and says when that came",
+		Short:  "Run a VM stand-in that prints the time of SIGTERM and ends",
 		Args:   cobra.NoArgs,
 		Hidden: true,
-		RunE:   func(*cobra.Command, []string) error { return beVM(memory, os.Stdin, os.Stdout) },
+		RunE:   func(*cobra.Command, []string) error { return runVM(memory, os.Stdin, os.Stdout) },
 	}
-	c.Flags().IntVar(&memory, "memory", vmMemory, "in bytes")
+	c.Flags().IntVar(&memory, "memory", vmMemory, "memory in bytes")
 	return c
 }
 
-func beVM(memory int, in io.Reader, out io.Writer) error {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, unix.SIGTERM)
+func runVM(memory int, in io.Reader, out io.Writer) error {
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, unix.SIGTERM)
 	if memory > 0 {
 		_, err := unix.Mmap(-1, 0, memory, unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
@@ -51,19 +51,19 @@ func beVM(memory int, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("memory of the VM: %w", err)
 		}
 	}
-	abandoned := make(chan struct{})
+	inputClosed := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
-		close(abandoned)
+		close(inputClosed)
 	}()
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return err
 	}
 	select {
-	case <-asked:
+	case <-terminated:
 		_, err := fmt.Fprintln(out, int64(host.LinuxClock{}.Now()))
 		return err
-	case <-abandoned:
+	case <-inputClosed:
 		return nil
 	}
 }
@@ -92,7 +92,7 @@ func findEmulators(dir string) (e emulators, err error) {
 	}
 	e.qemu, err = exec.LookPath(emulatorName)
 	if errors.Is(err, exec.ErrNotFound) {
-		logf("%s is not installed: left out", emulatorName)
+		logf("%s is not installed: skipping its measurements", emulatorName)
 		err = nil
 	}
 	return e, err
@@ -133,11 +133,11 @@ func startVM(in cgroup, cmd *exec.Cmd) (v *vm, err error) {
 	return v, nil
 }
 
-// asked returns the time at which the VM process received SIGTERM.
-func (v *vm) asked() (host.Boottime, error) {
+// signalTime returns the time at which the VM process received SIGTERM.
+func (v *vm) signalTime() (host.Boottime, error) {
 	line, err := v.output.ReadString('\n')
 	if err != nil {
-		return 0, fmt.Errorf("VM process: it does not say when it was asked to end: %w", err)
+		return 0, fmt.Errorf("VM process: reading the time of its SIGTERM: %w", err)
 	}
 	at, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 	if err != nil {

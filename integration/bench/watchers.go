@@ -18,16 +18,16 @@ type watcher interface {
 	// start starts watching, in particular the processes of f.
 	start(f *forker) error
 
-	// seen returns the number of observed processes of the forker.
-	seen() int
+	// observed returns the number of observed processes of the forker.
+	observed() int
 
 	stop() error
 }
 
 // The compared watchers.
 const (
-	noWatcherName = "nothing"
-	emptyPrograms = "eBPF programs that do nothing"
+	noWatcherName = "no watcher"
+	emptyPrograms = "empty eBPF programs"
 	untracked     = "Mooring, process not tracked"
 	tracked       = "Mooring, process tracked"
 	netlink       = "proc connector, listener"
@@ -68,7 +68,7 @@ type counted interface {
 type noWatcher struct{}
 
 func (noWatcher) start(*forker) error { return nil }
-func (noWatcher) seen() int           { return 0 }
+func (noWatcher) observed() int       { return 0 }
 func (noWatcher) stop() error         { return nil }
 
 // tracking runs Mooring's tracker with a reader of its events.
@@ -122,7 +122,7 @@ func (t *tracking) figures() ([]bpf.ProgramStats, error) {
 	return s.Programs, err
 }
 
-func (t *tracking) seen() int { return int(t.count.Load()) }
+func (t *tracking) observed() int { return int(t.count.Load()) }
 
 func (t *tracking) stop() error {
 	t.cancel()
@@ -161,7 +161,7 @@ func (p *poller) scan(ctx context.Context) error {
 		}
 		all, err := procfs.AllProcs()
 		if err != nil {
-			return fmt.Errorf("looking through /proc: %w", err)
+			return fmt.Errorf("listing /proc: %w", err)
 		}
 		for _, one := range all {
 			// An unreadable process has ended.
@@ -173,7 +173,7 @@ func (p *poller) scan(ctx context.Context) error {
 	}
 }
 
-func (p *poller) seen() int { return int(p.count.Load()) }
+func (p *poller) observed() int { return int(p.count.Load()) }
 
 func (p *poller) stop() error {
 	p.cancel()

@@ -10,7 +10,7 @@ import (
 const (
 	gib = int64(1) << 30
 
-	// What launcher asks for.
+	// The memory lock and memory.high of a launcher.
 	launcherMemlock    = 5 * gib
 	launcherMemoryHigh = "5905580032"
 

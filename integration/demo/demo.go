@@ -77,8 +77,8 @@ func parts() []part {
 	}
 }
 
-// run shows all parts. The pods stay on the node. A part that cannot go on counts as a failed
-// check, and the next one follows, unless the node is lost or ctx has ended.
+// run shows all parts. The pods stay on the node. A failed part counts as a failed check,
+// and the next part follows, unless the node is lost or ctx has ended.
 func (d *demo) run(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
@@ -162,11 +162,11 @@ func podName(number int) string { return fmt.Sprintf("vm-%d", number) }
 
 // await polls until done returns true. It returns false after waitTimeout.
 func (d *demo) await(
-	ctx context.Context, what string, done func() (bool, error),
+	ctx context.Context, condition string, done func() (bool, error),
 ) (ok bool, err error) {
 	late, tick := time.After(waitTimeout), time.NewTicker(200*time.Millisecond)
 	defer tick.Stop()
-	err = d.screen.during("waiting for "+what, func() error {
+	err = d.screen.during("waiting for "+condition, func() error {
 		for {
 			if ok, err = done(); ok || err != nil {
 				return err

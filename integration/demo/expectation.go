@@ -11,8 +11,8 @@ import (
 // defaultLock stands for the memory lock of a container that Mooring does not change.
 const defaultLock = "the node's default"
 
-// expectation is how a pod must come out: refused, or running with a memory lock and cgroup
-// files.
+// expectation is the required result of starting a pod: refused, or running with a memory lock and
+// cgroup files.
 type expectation struct {
 	// refusal holds parts of the refusal. It is empty for a container that must run.
 	refusal []string
@@ -23,7 +23,7 @@ type expectation struct {
 // cgroupFile is a file of the container's cgroup and its content.
 type cgroupFile struct{ name, content string }
 
-// outcome is how a pod came out.
+// outcome is the actual result of starting a pod.
 type outcome struct {
 	refusal string
 	memlock string

@@ -167,7 +167,7 @@ func (d *demo) launch(ctx context.Context, number int, l launcher) (outcome, err
 	return d.limitsOf(ctx, container, l.expect.files)
 }
 
-// reason is the part of the message that says why, as kubelet shows it.
+// reason is the part of the message with the cause, as kubelet shows it.
 func reason(err error) string {
 	msg := err.Error()
 	for _, lead := range []string{"mooring refuses", "required plugin"} {

@@ -113,7 +113,7 @@ func (m *migration) createNamespace(ctx context.Context) error {
 func (m *migration) migrate(ctx context.Context) error {
 	m.screen.step("a live migration of VM " + vmName + ", without mooring-controller")
 	m.object = &virtv1.VirtualMachineInstanceMigration{
-		// The migration stops at this phase, so that the raised quota can be seen.
+		// The migration stops at this phase, so that the check can read the raised quota.
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "migration",
 			Annotations: map[string]string{actor.Until: string(virtv1.MigrationPreparingTarget)},
@@ -170,9 +170,9 @@ func (m *migration) startController(ctx context.Context) error {
 	return nil
 }
 
-// finish lets the migration go on, and checks where the VM runs and that the quota is as before.
+// finish lets the migration continue. It checks the VM's node and that the quota is as before.
 func (m *migration) finish(ctx context.Context) error {
-	m.screen.step("the migration goes on")
+	m.screen.step("the migration continues")
 	before := m.object.DeepCopy()
 	delete(m.object.Annotations, actor.Until)
 	if err := m.api.Patch(ctx, m.object, client.MergeFrom(before)); err != nil {
@@ -207,14 +207,14 @@ func (m *migration) finish(ctx context.Context) error {
 
 // poll reads an object until it is there and done returns true.
 func (m *migration) poll(
-	ctx context.Context, o client.Object, what string, done func() bool,
+	ctx context.Context, o client.Object, condition string, done func() bool,
 ) error {
 	err := poll(ctx, func(ctx context.Context) (bool, error) {
 		err := m.api.Get(ctx, client.ObjectKeyFromObject(o), o)
 		return err == nil && done(), client.IgnoreNotFound(err)
 	})
 	if err != nil && ctx.Err() == nil {
-		return errors.Join(fmt.Errorf("waiting for %s", what), err)
+		return errors.Join(fmt.Errorf("waiting for %s", condition), err)
 	}
 	return err
 }

@@ -162,7 +162,7 @@ func container(name string, memoryLimit int64) cri.Container {
 func libvirtContainer() cri.Container {
 	c := container("compute", gib)
 	c.Mounts["/guest"] = resizeDir + "/guest"
-	// libvirt takes a QEMU that has ended for alive until its parent has waited for it.
+	// libvirt treats an ended QEMU as alive until its parent process reaps it.
 	c.Args = []string{"sh", "-c", `trap 'exit 0' TERM; while :; do busybox sleep 1; done`}
 	return c
 }
@@ -175,7 +175,7 @@ func sidecarContainer() cri.Container {
 		"/mooring-shim", "run",
 		"--connect=qemu+unix:///session?socket=/tmp/run/libvirt/libvirt-sock",
 		"--journal=/journal", "--overhead=128Mi", "--grace-period=5s",
-		// A guest of an emulated node takes its time.
+		// A guest on an emulated node is slow.
 		"--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=3m",
 	}
 	return c
@@ -188,7 +188,7 @@ func (v *resizedVM) inLauncher(ctx context.Context, script string, args ...strin
 		args...)...)
 }
 
-// awaitGuest waits until the guest uses so many vCPUs.
+// awaitGuest waits until the guest uses this number of vCPUs.
 func (v *resizedVM) awaitGuest(ctx context.Context, vcpus int) error {
 	cpus := "cpus=0 "
 	if vcpus > 1 {
@@ -214,11 +214,11 @@ func (v *resizedVM) console(ctx context.Context) (string, error) {
 	return strings.TrimSpace(lines) + " ", err
 }
 
-// resize asks for a size as a node without Kubernetes does, and checks the VM's answer.
+// resize requests a size, as on a node without Kubernetes, and checks the VM's answer.
 func (v *resizedVM) resize(ctx context.Context, vcpus int, memory uint64, flags []string) error {
 	args := append([]string{"resize", namespace + "/" + podName(resizeNumber), "--wait"}, flags...)
 	v.screen.step("mooring " + strings.Join(args, " "))
-	err := v.screen.during("the guest takes or gives back vCPUs and memory", func() error {
+	err := v.screen.during("the guest adds or releases vCPUs and memory", func() error {
 		_, err := v.agent.CLI(ctx, args...)
 		return err
 	})

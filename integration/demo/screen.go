@@ -119,22 +119,22 @@ const (
 	logProgress      = 15 * time.Second
 )
 
-// during calls do, and meanwhile shows what is going on and for how long.
-func (s *screen) during(what string, do func() error) error {
+// during calls do, and meanwhile shows a progress line with the elapsed time.
+func (s *screen) during(activity string, do func() error) error {
 	every := logProgress
 	if s.terminal {
 		every = terminalProgress
 	}
 	done := make(chan struct{})
 	var printing sync.WaitGroup
-	printing.Go(func() { s.progress(what, every, done) })
+	printing.Go(func() { s.progress(activity, every, done) })
 	err := do()
 	close(done)
 	printing.Wait()
 	return err
 }
 
-func (s *screen) progress(what string, every time.Duration, done <-chan struct{}) {
+func (s *screen) progress(activity string, every time.Duration, done <-chan struct{}) {
 	began := time.Now()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -147,7 +147,7 @@ func (s *screen) progress(what string, every time.Duration, done <-chan struct{}
 			}
 			return
 		}
-		line := fmt.Sprintf("    ... %s, %v", what, time.Since(began).Round(time.Second))
+		line := fmt.Sprintf("    ... %s, %v", activity, time.Since(began).Round(time.Second))
 		if s.terminal {
 			fmt.Fprintf(s.out, "\r\x1b[K%s", s.in(faint, line[:min(len(line), width)]))
 		} else {

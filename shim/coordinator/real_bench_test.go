@@ -46,7 +46,7 @@ func BenchmarkResize(b *testing.B) {
 			"bandwidth", virtioMem, 1, 32, (*rawLibvirt).bandwidth,
 			func(n int) func(*podapi.Desired) {
 				return quota(api.CPUQuota{Percent: []int{50, 80}[n%2]})
-			}, [2]string{"another bandwidth", "another bandwidth"},
+			}, [2]string{"changed CPU bandwidth", "changed CPU bandwidth"},
 		},
 		{
 			"vCPU", virtioMem, 4, 6, (*rawLibvirt).vcpu,
@@ -86,7 +86,7 @@ func (k resizeKind) measure(b *testing.B, all results) {
 		})
 	}
 	for _, description := range slices.Compact(k.description[:]) {
-		b.Logf("%s: libvirt alone %v, the shim %v", description,
+		b.Logf("%s: direct libvirt call %v, the shim %v", description,
 			all.samples(description, "libvirt"), all.samples(description, "shim"))
 	}
 }

@@ -44,8 +44,8 @@ type Found struct {
 	Read     []float64            // seconds for a read from the API server at the same time
 }
 
-// bed is a control plane with full namespaces.
-type bed struct {
+// testBed is a control plane with full namespaces.
+type testBed struct {
 	Options
 	plane *kube.ControlPlane
 	api   client.WithWatch
@@ -59,25 +59,25 @@ func Measure(ctx context.Context, o Options) (found Found, err error) {
 		return found, err
 	}
 	defer func() { err = errors.Join(err, plane.Stop()) }()
-	b := &bed{Options: o, plane: plane}
+	b := &testBed{Options: o, plane: plane}
 	if err := b.prepare(ctx, log); err != nil {
 		return found, fmt.Errorf("preparing a control plane: %w", err)
 	}
 	if found.Raw, err = b.times(ctx, b.raw); err != nil {
-		return found, fmt.Errorf("writing quotas alone: %w", err)
+		return found, fmt.Errorf("patching quotas without the controller: %w", err)
 	}
 	if err := b.measureController(ctx, &found); err != nil {
 		return found, err
 	}
 	if err := b.measureReviews(ctx, &found); err != nil {
-		return found, fmt.Errorf("asking webhooks: %w", err)
+		return found, fmt.Errorf("calling webhooks: %w", err)
 	}
 	return found, nil
 }
 
 // prepare starts the programs of a KubeVirt cluster. It stops virt-controller, because it would
 // make target pods and use the processors.
-func (b *bed) prepare(ctx context.Context, log *slog.Logger) error {
+func (b *testBed) prepare(ctx context.Context, log *slog.Logger) error {
 	if _, err := b.plane.StartControllersWith(ctx, busy(), "resourcequota-controller",
 		"serviceaccount-controller"); err != nil {
 		return err
@@ -114,7 +114,7 @@ func busy() []string {
 
 // times measures all sizes after an uncounted round. That round opens connections and makes the
 // controller the leader.
-func (b *bed) times(
+func (b *testBed) times(
 	ctx context.Context, round func(context.Context, int) ([]float64, error),
 ) (map[int][]float64, error) {
 	if _, err := round(ctx, 1); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // measureController runs mooring-controller and records its results.
-func (b *bed) measureController(ctx context.Context, found *Found) (err error) {
+func (b *testBed) measureController(ctx context.Context, found *Found) (err error) {
 	c, err := b.startController(ctx)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (b *bed) measureController(ctx context.Context, found *Found) (err error) {
 		return err
 	}
 	found.Writes, found.Conflicts = done/float64(migrations), conflicts/float64(migrations)
-	if err := b.reside(ctx); err != nil {
+	if err := b.addResidents(ctx); err != nil {
 		return err
 	}
 	found.ResidentLaunched = b.Residents
@@ -45,8 +45,8 @@ func (b *bed) measureController(ctx context.Context, found *Found) (err error) {
 }
 
 // migrate waits until the controller has raised the quotas for size migrations.
-func (b *bed) migrate(ctx context.Context, size int) ([]float64, error) {
-	took, err := b.round(ctx, size, nobody)
+func (b *testBed) migrate(ctx context.Context, size int) ([]float64, error) {
+	took, err := b.round(ctx, size, ignore)
 	return took, errors.Join(err, b.awaitBase(ctx))
 }
 
@@ -56,7 +56,7 @@ type controller struct {
 	url     string
 }
 
-func (b *bed) startController(ctx context.Context, more ...string) (*controller, error) {
+func (b *testBed) startController(ctx context.Context, more ...string) (*controller, error) {
 	kubeconfig, err := b.plane.Kubeconfig(ctx, system, "mooring-controller")
 	if err != nil {
 		return nil, err
@@ -108,8 +108,8 @@ func (c *controller) writes(ctx context.Context) (done, conflicts float64, err e
 	return done, conflicts, nil
 }
 
-// reside makes VMs in namespaces without a quota until Residents exist.
-func (b *bed) reside(ctx context.Context) error {
+// addResidents makes VMs in namespaces without a quota until Residents exist.
+func (b *testBed) addResidents(ctx context.Context) error {
 	const inOne = 100
 	spaces := (b.Residents - b.Namespaces*b.VMs) / inOne
 	name := func(i int) string { return fmt.Sprintf("more-%d", i) }
@@ -118,7 +118,7 @@ func (b *bed) reside(ctx context.Context) error {
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i)}}); err != nil {
 			return err
 		}
-		return b.account(ctx, name(i))
+		return b.awaitServiceAccount(ctx, name(i))
 	}); err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// raw raises a quota by one patch for each observed migration, and lowers all quotas when all are
-// raised.
-func (b *bed) raw(ctx context.Context, size int) ([]float64, error) {
+// raw raises a quota by one patch for each observed migration. It lowers all quotas after the last
+// raise.
+func (b *testBed) raw(ctx context.Context, size int) ([]float64, error) {
 	turns := make([]turn, b.Namespaces)
 	took, err := b.round(ctx, size, func(ctx context.Context, i int) error {
 		return b.raise(ctx, i, &turns[i])
@@ -27,21 +27,21 @@ type turn struct {
 	more int
 }
 
-func (b *bed) raise(ctx context.Context, i int, t *turn) error {
+func (b *testBed) raise(ctx context.Context, i int, t *turn) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.more++
 	return b.setHard(ctx, space(i), b.VMs+t.more)
 }
 
-func (b *bed) lower(ctx context.Context, namespaces int) error {
+func (b *testBed) lower(ctx context.Context, namespaces int) error {
 	err := each(ctx, namespaces, func(ctx context.Context, i int) error {
 		return b.setHard(ctx, space(i), b.VMs)
 	})
 	return errors.Join(err, b.awaitBase(ctx))
 }
 
-func (b *bed) setHard(ctx context.Context, namespace string, launchers int) error {
+func (b *testBed) setHard(ctx context.Context, namespace string, launchers int) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"hard": hard(launchers)}})
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (b *bed) setHard(ctx context.Context, namespace string, launchers int) erro
 }
 
 // awaitBase waits until all quotas are at their base.
-func (b *bed) awaitBase(ctx context.Context) error {
+func (b *testBed) awaitBase(ctx context.Context) error {
 	return b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool {
 		pods := q.Status.Hard[corev1.ResourcePods]
 		return pods.Value() == int64(b.VMs) && len(q.Annotations) == 0

@@ -31,20 +31,20 @@ import (
 )
 
 // LauncherAnnotations names the review that delays every launcher.
-const LauncherAnnotations = "a launcher's annotations, target of a migration"
+const LauncherAnnotations = "a migration target's annotations"
 
 // review is a request of the API server to a webhook.
 type review struct {
-	what     string
-	path     string
-	kind     string
-	resource string
-	now, was client.Object // was is nil for a creation
+	name              string
+	path              string
+	kind              string
+	resource          string
+	object, oldObject client.Object // oldObject is nil for a creation
 }
 
 // measureReviews runs mooring-controller with its webhooks. It calls them like the API server: one
 // request after the other over a persistent TLS connection.
-func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
+func (b *testBed) measureReviews(ctx context.Context, found *Found) (err error) {
 	port, err := kube.FreePort()
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.process.Stop()) }()
-	asks, err := b.trusting(ctx)
+	httpClient, err := b.webhookClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
 	found.Reviewed = map[string][]float64{}
 	for i := range b.Reviews + 1 {
 		// the first round connects
-		if err := b.reviewOnce(ctx, asks, url, all, found, i > 0); err != nil {
+		if err := b.reviewOnce(ctx, httpClient, url, all, found, i > 0); err != nil {
 			return err
 		}
 	}
@@ -78,8 +78,9 @@ func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
 }
 
 // reviewOnce calls each webhook once and reads one object, in random order.
-func (b *bed) reviewOnce(
-	ctx context.Context, asks *http.Client, url string, all []review, found *Found, counts bool,
+func (b *testBed) reviewOnce(
+	ctx context.Context, httpClient *http.Client, url string, all []review, found *Found,
+	record bool,
 ) error {
 	for _, i := range rand.Perm(len(all) + 1) {
 		start := time.Now()
@@ -88,16 +89,16 @@ func (b *bed) reviewOnce(
 				nil {
 				return err
 			}
-			if counts {
+			if record {
 				found.Read = append(found.Read, time.Since(start).Seconds())
 			}
 			continue
 		}
-		if err := ask(ctx, asks, url, all[i]); err != nil {
-			return fmt.Errorf("%s: %w", all[i].what, err)
+		if err := callWebhook(ctx, httpClient, url, all[i]); err != nil {
+			return fmt.Errorf("%s: %w", all[i].name, err)
 		}
-		if counts {
-			found.Reviewed[all[i].what] = append(found.Reviewed[all[i].what],
+		if record {
+			found.Reviewed[all[i].name] = append(found.Reviewed[all[i].name],
 				time.Since(start).Seconds())
 		}
 	}
@@ -105,7 +106,7 @@ func (b *bed) reviewOnce(
 }
 
 // register creates the webhook configurations, so that the controller writes its CA bundle there.
-func (b *bed) register(ctx context.Context, url string) error {
+func (b *testBed) register(ctx context.Context, url string) error {
 	text, err := os.ReadFile(b.Webhooks)
 	if err != nil {
 		return err
@@ -125,8 +126,8 @@ func (b *bed) register(ctx context.Context, url string) error {
 	return nil
 }
 
-// trusting returns a client that trusts the CA bundle of the configurations.
-func (b *bed) trusting(ctx context.Context) (*http.Client, error) {
+// webhookClient returns a client that trusts the CA bundle of the configurations.
+func (b *testBed) webhookClient(ctx context.Context) (*http.Client, error) {
 	roots := x509.NewCertPool()
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
@@ -142,7 +143,7 @@ func (b *bed) trusting(ctx context.Context) (*http.Client, error) {
 }
 
 // reviews returns requests for which the webhooks read from the cluster.
-func (b *bed) reviews(ctx context.Context) ([]review, error) {
+func (b *testBed) reviews(ctx context.Context) ([]review, error) {
 	kv := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace,
 		Name: kubevirt.Name}}
 	version := client.RawPatch(types.MergePatchType,
@@ -171,8 +172,9 @@ func (b *bed) reviews(ctx context.Context) ([]review, error) {
 	another.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: vmi.Spec}
 	return []review{
 		{LauncherAnnotations, "/mutate-launcher", "Pod", "pods", target, nil},
-		{"a launcher against what is reserved", "/validate-launcher", "Pod", "pods", launcher, nil},
-		{"a VM against what is free", "/validate-virtualmachine", "VirtualMachine",
+		{"a launcher, checked against reservations", "/validate-launcher", "Pod", "pods", launcher,
+			nil},
+		{"a VM, checked against the free quota", "/validate-virtualmachine", "VirtualMachine",
 			"virtualmachines", another, nil},
 		{"an edit of a ResourceQuota", "/validate-resourcequota", "ResourceQuota", "resourcequotas",
 			raised, quota},
@@ -181,8 +183,8 @@ func (b *bed) reviews(ctx context.Context) ([]review, error) {
 	}, nil
 }
 
-// ask calls a webhook once. An answer without a decision is an error, a refusal is not.
-func ask(ctx context.Context, by *http.Client, url string, r review) error {
+// callWebhook calls a webhook once. An answer without a decision is an error, a refusal is not.
+func callWebhook(ctx context.Context, httpClient *http.Client, url string, r review) error {
 	body, err := r.body()
 	if err != nil {
 		return err
@@ -193,7 +195,7 @@ func ask(ctx context.Context, by *http.Client, url string, r review) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := by.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil {
 		return err
 	}
@@ -207,7 +209,7 @@ func ask(ctx context.Context, by *http.Client, url string, r review) error {
 		return fmt.Errorf("%s: %w: %s", response.Status, err, text)
 	}
 	if answer.Response == nil || len(answer.Response.Warnings) > 0 {
-		return fmt.Errorf("%s: no judgement: %s", response.Status, text)
+		return fmt.Errorf("%s: no decision, or warnings: %s", response.Status, text)
 	}
 	return nil
 }
@@ -216,14 +218,14 @@ func (r review) body() ([]byte, error) {
 	request := &admissionv1.AdmissionRequest{
 		UID: "review", Kind: metav1.GroupVersionKind{Version: "v1", Kind: r.kind},
 		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: r.resource},
-		Namespace: cmp.Or(r.now.GetNamespace(), r.now.GetName()), Name: r.now.GetName(),
+		Namespace: cmp.Or(r.object.GetNamespace(), r.object.GetName()), Name: r.object.GetName(),
 		Operation: admissionv1.Create,
 	}
-	request.UserInfo.Username = "somebody"
-	request.Object = runtime.RawExtension{Object: r.now}
-	if r.was != nil {
+	request.UserInfo.Username = "benchmark"
+	request.Object = runtime.RawExtension{Object: r.object}
+	if r.oldObject != nil {
 		request.Operation, request.OldObject = admissionv1.Update,
-			runtime.RawExtension{Object: r.was}
+			runtime.RawExtension{Object: r.oldObject}
 	}
 	return json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(),

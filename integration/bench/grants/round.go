@@ -20,53 +20,54 @@ import (
 // patience bounds a round.
 const patience = 3 * time.Minute
 
-// answer reacts to a migration in the namespace with this number.
-type answer func(ctx context.Context, namespace int) error
+// reaction reacts to a migration in the namespace with this number.
+type reaction func(ctx context.Context, namespace int) error
 
-func nobody(context.Context, int) error { return nil }
+func ignore(context.Context, int) error { return nil }
 
 // round creates migrations as fast as the API server allows. It returns the time of each from its
 // observation until status.hard has space for it and the earlier ones. Watches of this process
 // provide both times. It deletes the migrations at the end.
-func (b *bed) round(ctx context.Context, size int, does answer) (took []float64, err error) {
+func (b *testBed) round(ctx context.Context, size int, react reaction) (took []float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	all := make([]*kubevirtv1.VirtualMachineInstanceMigration, size)
 	group, watching := errgroup.WithContext(ctx)
-	began, raised := moments{}, moments{}
+	started, raised := moments{}, moments{}
 	migrations, quotas, err := b.watches(ctx)
 	if err != nil {
 		return nil, err
 	}
-	group.Go(func() error { return b.seeBegun(watching, migrations, size, began, does) })
-	group.Go(func() error { return b.seeRaised(watching, quotas, size, raised) })
+	group.Go(func() error { return b.recordStarts(watching, migrations, size, started, react) })
+	group.Go(func() error { return b.recordRaises(watching, quotas, size, raised) })
 	group.Go(func() error {
 		return each(watching, size, func(ctx context.Context, i int) (err error) {
-			all[i], err = b.begin(ctx, space(i%b.Namespaces), vm(i/b.Namespaces))
+			all[i], err = b.createMigration(ctx, space(i%b.Namespaces), vm(i/b.Namespaces))
 			return err
 		})
 	})
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return raised.since(began),
-		each(ctx, size, func(ctx context.Context, i int) error { return b.end(ctx, all[i]) })
+	return raised.since(started), each(ctx, size, func(ctx context.Context, i int) error {
+		return b.deleteMigration(ctx, all[i])
+	})
 }
 
 // moments are times of events by namespace, in order.
 type moments map[string][]time.Time
 
-func (m moments) since(began moments) []float64 {
+func (m moments) since(started moments) []float64 {
 	var took []float64
 	for namespace, ends := range m {
 		for i, end := range ends {
-			took = append(took, end.Sub(began[namespace][i]).Seconds())
+			took = append(took, end.Sub(started[namespace][i]).Seconds())
 		}
 	}
 	return took
 }
 
-func (b *bed) watches(ctx context.Context) (migrations, quotas watch.Interface, err error) {
+func (b *testBed) watches(ctx context.Context) (migrations, quotas watch.Interface, err error) {
 	if migrations, err = b.watch(ctx, &kubevirtv1.VirtualMachineInstanceMigrationList{}); err !=
 		nil {
 		return nil, nil, err
@@ -75,49 +76,51 @@ func (b *bed) watches(ctx context.Context) (migrations, quotas watch.Interface, 
 	return migrations, quotas, err
 }
 
-// seeBegun records the times of n observed migrations, and starts an answer for each.
-func (b *bed) seeBegun(
-	ctx context.Context, w watch.Interface, n int, began moments, does answer,
+// recordStarts records the times of n observed migrations, and runs react for each.
+func (b *testBed) recordStarts(
+	ctx context.Context, w watch.Interface, n int, started moments, react reaction,
 ) error {
-	answers, ctx := errgroup.WithContext(ctx)
-	seen := map[types.UID]bool{}
-	for len(seen) < n {
+	reactions, ctx := errgroup.WithContext(ctx)
+	known := map[types.UID]bool{}
+	for len(known) < n {
 		m, err := next[*kubevirtv1.VirtualMachineInstanceMigration](ctx, w)
 		if err != nil {
-			return errors.Join(fmt.Errorf("%d of %d migrations have begun: %w", len(seen), n, err),
-				answers.Wait())
+			return errors.Join(fmt.Errorf("%d of %d migrations observed: %w", len(known), n, err),
+				reactions.Wait())
 		}
-		if m.DeletionTimestamp != nil || seen[m.UID] {
+		if m.DeletionTimestamp != nil || known[m.UID] {
 			continue
 		}
-		seen[m.UID] = true
-		began[m.Namespace] = append(began[m.Namespace], time.Now())
+		known[m.UID] = true
+		started[m.Namespace] = append(started[m.Namespace], time.Now())
 		i, err := strconv.Atoi(strings.TrimPrefix(m.Namespace, spacePrefix))
 		if err != nil {
 			return fmt.Errorf("namespace %s: %w", m.Namespace, err)
 		}
-		answers.Go(func() error { return does(ctx, i) })
+		reactions.Go(func() error { return react(ctx, i) })
 	}
-	return answers.Wait()
+	return reactions.Wait()
 }
 
-// seeRaised records the times of n observed raises by one launcher.
-func (b *bed) seeRaised(ctx context.Context, w watch.Interface, n int, raised moments) error {
-	for seen := 0; seen < n; {
+// recordRaises records the times of n observed raises by one launcher.
+func (b *testBed) recordRaises(
+	ctx context.Context, w watch.Interface, n int, raised moments,
+) error {
+	for recorded := 0; recorded < n; {
 		q, err := next[*corev1.ResourceQuota](ctx, w)
 		if err != nil {
-			return fmt.Errorf("%d of %d quotas are raised: %w", seen, n, err)
+			return fmt.Errorf("%d of %d raises observed: %w", recorded, n, err)
 		}
 		pods := q.Status.Hard[corev1.ResourcePods]
 		for range int(pods.Value()) - b.VMs - len(raised[q.Namespace]) {
 			raised[q.Namespace] = append(raised[q.Namespace], time.Now())
-			seen++
+			recorded++
 		}
 	}
 	return nil
 }
 
-func (b *bed) begin(
+func (b *testBed) createMigration(
 	ctx context.Context, namespace, vmi string,
 ) (*kubevirtv1.VirtualMachineInstanceMigration, error) {
 	m := &kubevirtv1.VirtualMachineInstanceMigration{
@@ -126,10 +129,12 @@ func (b *bed) begin(
 	return m, b.api.Create(ctx, m)
 }
 
-// end deletes a migration and its finalizers, in place of virt-controller.
-func (b *bed) end(ctx context.Context, m *kubevirtv1.VirtualMachineInstanceMigration) error {
-	free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	if err := b.api.Patch(ctx, m, free); err != nil {
+// deleteMigration deletes a migration and its finalizers, in place of virt-controller.
+func (b *testBed) deleteMigration(
+	ctx context.Context, m *kubevirtv1.VirtualMachineInstanceMigration,
+) error {
+	noFinalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := b.api.Patch(ctx, m, noFinalizers); err != nil {
 		return err
 	}
 	return b.api.Delete(ctx, m)

@@ -13,7 +13,7 @@ import (
 
 // watch watches new changes of objects of a list's kind. It restarts watches ended by the API
 // server, for example slow ones.
-func (b *bed) watch(ctx context.Context, list client.ObjectList) (watch.Interface, error) {
+func (b *testBed) watch(ctx context.Context, list client.ObjectList) (watch.Interface, error) {
 	if err := b.api.List(ctx, list, client.Limit(1)); err != nil {
 		return nil, err
 	}

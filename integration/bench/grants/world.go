@@ -37,7 +37,7 @@ func memory() resource.Quantity { return resource.MustParse("1Gi") }
 
 // install applies the controller's requirements from install.yaml, without the controller and
 // policies.
-func (b *bed) install(ctx context.Context) error {
+func (b *testBed) install(ctx context.Context) error {
 	text, err := os.ReadFile(b.Manifest)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (b *bed) install(ctx context.Context) error {
 	return nil
 }
 
-func (b *bed) apply(ctx context.Context, o *unstructured.Unstructured) error {
+func (b *testBed) apply(ctx context.Context, o *unstructured.Unstructured) error {
 	manifest, err := json.Marshal(o)
 	if err != nil {
 		return err
@@ -73,13 +73,13 @@ func space(i int) string { return spacePrefix + strconv.Itoa(i) }
 func vm(i int) string { return fmt.Sprintf("vm-%d", i) }
 
 // fill makes namespaces with quotas filled by launchers.
-func (b *bed) fill(ctx context.Context) error {
+func (b *testBed) fill(ctx context.Context) error {
 	if err := each(ctx, b.Namespaces, func(ctx context.Context, i int) error {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space(i)}}
 		if err := b.api.Create(ctx, ns); err != nil {
 			return err
 		}
-		if err := b.account(ctx, ns.Name); err != nil {
+		if err := b.awaitServiceAccount(ctx, ns.Name); err != nil {
 			return err
 		}
 		return b.api.Create(ctx, &corev1.ResourceQuota{
@@ -105,8 +105,8 @@ func (b *bed) fill(ctx context.Context) error {
 	})
 }
 
-// account waits for the service account required by pods.
-func (b *bed) account(ctx context.Context, namespace string) error {
+// awaitServiceAccount waits for the service account required by pods.
+func (b *testBed) awaitServiceAccount(ctx context.Context, namespace string) error {
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			err := b.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"},
@@ -126,7 +126,7 @@ func hard(launchers int) corev1.ResourceList {
 }
 
 // launch makes a VMI and its launcher pod.
-func (b *bed) launch(ctx context.Context, namespace, name string) error {
+func (b *testBed) launch(ctx context.Context, namespace, name string) error {
 	guest := memory()
 	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 		Name: name}}
@@ -148,8 +148,8 @@ func (b *bed) launch(ctx context.Context, namespace, name string) error {
 	return b.api.Create(ctx, pod)
 }
 
-// awaitQuotas waits until so accepts all quotas.
-func (b *bed) awaitQuotas(ctx context.Context, so func(*corev1.ResourceQuota) bool) error {
+// awaitQuotas waits until accept approves all quotas.
+func (b *testBed) awaitQuotas(ctx context.Context, accept func(*corev1.ResourceQuota) bool) error {
 	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 5*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			all := &corev1.ResourceQuotaList{}
@@ -157,7 +157,7 @@ func (b *bed) awaitQuotas(ctx context.Context, so func(*corev1.ResourceQuota) bo
 				return false, err
 			}
 			for i := range all.Items {
-				if !so(&all.Items[i]) {
+				if !accept(&all.Items[i]) {
 					return false, nil
 				}
 			}

@@ -36,7 +36,7 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 	if _, err := (Row{}).Verdict(Goal{Ratio, 1}); err == nil {
-		t.Error("a goal for what was not measured was held to be reached or not")
+		t.Error("no error for a goal without a measurement")
 	}
 }
 

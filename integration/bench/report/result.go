@@ -33,14 +33,14 @@ type Result struct {
 
 // Table contains figures measured together.
 type Table struct {
-	Machine Machine `json:"where"`
+	Machine Machine `json:"machine"`
 	Rows    []Row   `json:"rows"`
 }
 
 // Row is one figure, from one or many measurements.
 type Row struct {
-	Measurement string         `json:"what"`
-	Candidate   string         `json:"who,omitempty"` // the candidate
+	Measurement string         `json:"measurement"`
+	Candidate   string         `json:"candidate,omitempty"` // what was compared
 	Unit        Unit           `json:"unit"`
 	Value       float64        `json:"value,omitempty"`   // single measurement
 	Summary     *stats.Summary `json:"summary,omitempty"` // many measurements

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldMemlock is the memory lock of running launchers. It is small enough for every process, so it
-// requires no capability.
-const heldMemlock = 4 << 20
+// residentMemlock is the memory-lock limit of running launchers. It is small enough for every
+// process, so it requires no capability.
+const residentMemlock = 4 << 20
 
 // launcherSet is a set of running launchers with a fake runtime that lists them. Each launcher is a
 // process in its own cgroup, with the memory lock and cgroup setting of its annotations.
@@ -102,8 +102,8 @@ func (h *launcherSet) startOne(m member, input *os.File, limited bool) error {
 	}
 	h.processes = append(h.processes, owner)
 	m.ctr.Pid, m.ctr.State = uint32(owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
-	m.ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: heldMemlock,
-		Hard: heldMemlock}}
+	m.ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: residentMemlock,
+		Hard: residentMemlock}}
 	if h.emulator == "" {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (h *launcherSet) startOne(m member, input *os.File, limited bool) error {
 func lowerMemlock(m member) {
 	delete(m.pod.Annotations, "devices.memlock.mooring.dev")
 	m.pod.Annotations["requires-lock.memlock.mooring.dev"] = "true"
-	m.pod.Annotations["guest-memory.memlock.mooring.dev"] = strconv.Itoa(heldMemlock)
+	m.pod.Annotations["guest-memory.memlock.mooring.dev"] = strconv.Itoa(residentMemlock)
 }
 
 // run starts a process that ends with its input.
@@ -129,7 +129,7 @@ func run(in cgroup, program string, input *os.File) (*exec.Cmd, error) {
 	if err := in.start(cmd); err != nil {
 		return nil, err
 	}
-	limit := unix.Rlimit{Cur: heldMemlock, Max: heldMemlock}
+	limit := unix.Rlimit{Cur: residentMemlock, Max: residentMemlock}
 	return cmd, unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_MEMLOCK, &limit, nil)
 }
 

@@ -43,19 +43,19 @@ func startSecondPoller(ctx context.Context) *secondPoller {
 	return l
 }
 
-func (l *secondPoller) watch(owner int, v *vm) {
+func (l *secondPoller) watch(launcher int, v *vm) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.vms[owner] = v
+	l.vms[launcher] = v
 }
 
 func (l *secondPoller) scan() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for owner, v := range l.vms {
-		if !isRunning(owner) {
+	for launcher, v := range l.vms {
+		if !isRunning(launcher) {
 			_ = v.cmd.Process.Signal(unix.SIGTERM) // the waiting caller notices an error
-			delete(l.vms, owner)
+			delete(l.vms, launcher)
 		}
 	}
 }
@@ -73,10 +73,10 @@ func isRunning(pid int) bool {
 // pollDeaths starts n launchers with VMs under secondPoller, and kills each at a random moment. It
 // returns the times until SIGTERM.
 func pollDeaths(ctx context.Context, program string, n int) (_ []time.Duration, err error) {
-	looking, stop := context.WithCancel(ctx)
-	l := startSecondPoller(looking)
+	pollContext, stop := context.WithCancel(ctx)
+	l := startSecondPoller(pollContext)
 	defer func() { stop(); <-l.done }()
-	in, err := newCgroup("looked-for")
+	in, err := newCgroup("polled")
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ func pollDeaths(ctx context.Context, program string, n int) (_ []time.Duration, 
 func (l *secondPoller) pollOneDeath(
 	ctx context.Context, in cgroup, program string,
 ) (time.Duration, error) {
-	owner := exec.Command("sleep", "1000000")
-	if err := in.start(owner); err != nil {
+	launcher := exec.Command("sleep", "1000000")
+	if err := in.start(launcher); err != nil {
 		return 0, err
 	}
 	v, err := startVM(in, standInVM(ctx, program, 0))
@@ -104,15 +104,15 @@ func (l *secondPoller) pollOneDeath(
 		return 0, err
 	}
 	defer v.reap()
-	l.watch(owner.Process.Pid, v)
+	l.watch(launcher.Process.Pid, v)
 	if err := pause(ctx, rand.N(pollPeriod)); err != nil {
 		return 0, err
 	}
 	killed := host.LinuxClock{}.Now()
-	if err := owner.Process.Kill(); err != nil {
+	if err := launcher.Process.Kill(); err != nil {
 		return 0, err
 	}
-	asked, err := v.asked()
-	_ = owner.Wait() // it was killed
-	return asked.Sub(killed), err
+	received, err := v.signalTime()
+	_ = launcher.Wait() // it was killed
+	return received.Sub(killed), err
 }

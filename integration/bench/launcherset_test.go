@@ -30,9 +30,9 @@ func TestHold(t *testing.T) {
 	for _, m := range h.listed {
 		var limit unix.Rlimit
 		if err := unix.Prlimit(int(m.ctr.Pid), unix.RLIMIT_MEMLOCK, nil, &limit); err != nil ||
-			limit.Cur != heldMemlock {
+			limit.Cur != residentMemlock {
 			t.Errorf("launcher %s has the memory lock %d, %v, want %d", m.pod.Name, limit.Cur, err,
-				heldMemlock)
+				residentMemlock)
 		}
 	}
 	if scopes, err := filepath.Glob(filepath.Join(h.cgroup, "*.scope")); err != nil ||

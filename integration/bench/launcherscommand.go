@@ -14,7 +14,7 @@ func launchersCommand() *cobra.Command {
 	var count int
 	c := &cobra.Command{
 		Use:    "launchers",
-		Short:  "Run launchers with VMs, and a runtime that lists them, until the end of the input",
+		Short:  "Run launchers with VMs, and a runtime that lists them, until the input ends",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {
@@ -27,7 +27,7 @@ func launchersCommand() *cobra.Command {
 			return h.close()
 		},
 	}
-	c.Flags().StringVar(&socket, "socket", "", "where plugins connect")
-	c.Flags().IntVar(&count, "count", residents, "how many")
+	c.Flags().StringVar(&socket, "socket", "", "socket for plugins")
+	c.Flags().IntVar(&count, "count", residents, "number of launchers")
 	return c
 }
