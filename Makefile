@@ -24,7 +24,11 @@ UNIT           = $$(go list ./... | grep -vE '$(NODE_TESTS)|$(CONTROL_PLANE_TEST
 SUITES        ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
 CONTROL_PLANES ?= $$(go list ./... | grep -E '$(CONTROL_PLANE_TESTS)')
 # The part of the suites that `make test` runs: tests by name, and one package.
-CORE               := ^(TestCore|TestHookEndsTheVM$$|TestSidecar$$)
+CORE_SUITE := Node Memlock.* Unlimited.* CgroupSettings.* Refusal.* PlainPod.* Other.* PodDirectory.* \
+	PodTermination UserNamespace WithoutTheAgent KubeletUpdate.* FailedStart.* RemovedPod.*
+EMPTY      :=
+SPACE      := $(EMPTY) $(EMPTY)
+CORE       := ^(TestCore($(subst $(SPACE),|,$(strip $(CORE_SUITE))))|TestHookEndsTheVM|TestSidecar)$$
 CORE_CONTROL_PLANE := /integration/kube$$
 # Packages with unit tests that most machines skip in part. The node has all they need.
 IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./lifecycle/host ./lifecycle/poddir
