@@ -32,7 +32,7 @@ CORE       := ^(TestCore($(subst $(SPACE),|,$(strip $(CORE_SUITE))))|TestHookEnd
 CORE_CONTROL_PLANE := /integration/kube$$
 # Packages with unit tests that most machines skip in part. The node has all they need.
 IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./lifecycle/host ./lifecycle/poddir
-BENCH      ?= ./bpf ./lifecycle/... ./memlock/... ./plugin/...
+BENCH      ?= ./bpf ./decide ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s
 RESULT     ?= $(MOORING_ARTEFACTS)/benchmarks.json
