@@ -61,7 +61,7 @@ func TestAnEmptyAnswerIsNoticed(t *testing.T) {
 	}
 	c.name = mooring
 	w := workloads()[1]
-	if _, err := (ask{c, w.name, w.container(0)}).measure(t.Context()); err == nil ||
+	if _, err := (request{c, w.name, w.container(0)}).measure(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "set 0 limits") {
 		t.Errorf("measure = %v, want it to say that no limit was set", err)
 	}

@@ -72,7 +72,7 @@ func (c *candidate) connect(ctx context.Context) (whole, synchronize time.Durati
 	if _, err := io.WriteString(c.input, "connect\n"); err != nil {
 		return 0, 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	synchronize, err = c.awaitPlugin(ctx)
 	if err != nil {

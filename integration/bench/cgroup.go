@@ -53,14 +53,14 @@ func (c cgroup) remove(ctx context.Context) error {
 	})
 }
 
-// await polls until holds returns true, at most for patience.
-func await(ctx context.Context, holds func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// await polls until done returns true, at most for waitTimeout.
+func await(ctx context.Context, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if done, err := holds(); done || err != nil {
+		if ok, err := done(); ok || err != nil {
 			return err
 		}
 		select {

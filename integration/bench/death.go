@@ -128,7 +128,7 @@ func (w *agentNode) startLauncher(ctx context.Context, d *dyingLauncher) error {
 
 // await waits for an event of the launcher and returns its time.
 func (d *dyingLauncher) await(ctx context.Context, reason agentapi.Reason) (host.Boottime, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for {
 		select {

@@ -26,7 +26,7 @@ func (e *emptyProgram) start(*forker) (err error) {
 	if err != nil {
 		return fmt.Errorf("loading an empty program: %w", err)
 	}
-	for _, at := range lifeOf() {
+	for _, at := range tracepoints() {
 		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: at.tracepoint,
 			Program: e.program})
 		if err != nil {
@@ -47,7 +47,7 @@ func (e *emptyProgram) figures() ([]bpf.ProgramStats, error) {
 		return nil, err
 	}
 	var all []bpf.ProgramStats
-	for _, at := range lifeOf() {
+	for _, at := range tracepoints() {
 		all = append(all, bpf.ProgramStats{Name: at.tracepoint, Runs: s.RunCount,
 			Runtime: s.Runtime})
 	}

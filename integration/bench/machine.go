@@ -8,16 +8,16 @@ import (
 
 // amounts are the numbers and durations of measurements.
 type amounts struct {
-	rounds      int           // of round trips
-	connections int           // of each plugin
-	handled     int           // launchers, under the profiler
-	residents   int           // launchers beside an agent
-	settle      time.Duration // wait before watching an agent
-	watch       time.Duration // of an idle agent
-	creations   time.Duration // of containers, on the node
-	births      int           // rounds of process starts under watchers
-	deaths      deathAmounts
-	storm       time.Duration // of forks
+	rounds        int           // of round trips
+	connections   int           // of each plugin
+	handled       int           // launchers, under the profiler
+	residents     int           // launchers beside an agent
+	settle        time.Duration // wait before watching an agent
+	watch         time.Duration // of an idle agent
+	creations     time.Duration // of containers, on the node
+	processStarts int           // rounds of process starts under watchers
+	deaths        deathAmounts
+	storm         time.Duration // of forks
 }
 
 // full gives the published figures, quick only checks the program.
@@ -25,8 +25,8 @@ func full() amounts {
 	return amounts{
 		rounds: 5000, connections: 40, handled: 40000,
 		residents: residents, settle: settled, watch: time.Minute, creations: 3 * time.Minute,
-		births: 30, deaths: deathAmounts{residents: residents, rounds: 25, inRound: deathsInRound,
-			qemu: 100}, storm: 10 * time.Second,
+		processStarts: 30, storm: 10 * time.Second,
+		deaths: deathAmounts{residents: residents, rounds: 25, inRound: deathsInRound, qemu: 100},
 	}
 }
 
@@ -34,7 +34,7 @@ func quick() amounts {
 	return amounts{
 		rounds: 20, connections: 2, handled: 200,
 		residents: residents, watch: time.Second,
-		births: 1, deaths: deathAmounts{residents: 3, rounds: 1, inRound: 4, qemu: 2},
+		processStarts: 1, deaths: deathAmounts{residents: 3, rounds: 1, inRound: 4, qemu: 2},
 		storm: time.Second,
 	}
 }

@@ -48,9 +48,9 @@ func pluginMeasurements(a amounts, profile string) []measurement {
 // trackerMeasurements measure the tie between VMs and launchers.
 func trackerMeasurements(a amounts, agent string) []measurement {
 	return []measurement{{
-		watcherTable, fmt.Sprintf("process starts under each watcher, %d rounds", a.births),
+		watcherTable, fmt.Sprintf("process starts under each watcher, %d rounds", a.processStarts),
 		func(ctx context.Context) (tables, error) {
-			found, err := watchBirths(ctx, a.births)
+			found, err := measureProcessStarts(ctx, a.processStarts)
 			if err != nil {
 				return nil, err
 			}
@@ -96,7 +96,8 @@ func measureSynchronize(ctx context.Context, a amounts) (tables, error) {
 func measureResident(ctx context.Context, agent string, a amounts) (tables, error) {
 	var rows []report.Row
 	for _, condition := range []string{launchersAlone, launchersVMs} {
-		found, err := resident(ctx, agent, a.residents, condition == launchersVMs, a.settle, a.watch)
+		found, err := resident(ctx, agent, a.residents, condition == launchersVMs, a.settle,
+			a.watch)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", condition, err)
 		}

@@ -103,7 +103,7 @@ func waitFor(ctx context.Context, times <-chan host.Boottime) (host.Boottime, er
 		return at, nil
 	case <-ctx.Done():
 		return 0, ctx.Err()
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		return 0, errors.New("timeout: a process has not ended")
 	}
 }

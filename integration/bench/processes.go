@@ -27,8 +27,8 @@ const (
 	mostUntracked = 500e-9
 )
 
-// births are the costs of new processes under a watcher.
-type births struct {
+// processStarts are the costs of starting processes under a watcher.
+type processStarts struct {
 	walls    samples        // seconds for each process, by watcher
 	handlers samples        // seconds for each call, by tracepoint and watcher
 	sums     samples        // of one call of each, by watcher
@@ -36,36 +36,37 @@ type births struct {
 	started  int            // with each watcher
 }
 
-// lifeSum names the sum of a process's events.
-const lifeSum = "fork, exec and exit together"
+// allTracepoints names the sum of the calls for one process.
+const allTracepoints = "fork, exec and exit together"
 
-// lifeOf returns the tracepoints of a process in order, with their names.
-func lifeOf() []struct{ tracepoint, name string } {
+// tracepoints returns the tracepoints of a process in order, with their names.
+func tracepoints() []struct{ tracepoint, name string } {
 	return []struct{ tracepoint, name string }{
 		{"sched_process_fork", "fork"}, {"sched_process_exec", "exec"},
 		{"sched_process_exit", "exit"},
 	}
 }
 
-// watchBirths has one process start other processes under each watcher, in random order in each
-// round.
-func watchBirths(ctx context.Context, rounds int) (_ births, err error) {
-	in, err := newCgroup("births")
+// measureProcessStarts has one process start other processes under each watcher, in random order in
+// each round.
+func measureProcessStarts(ctx context.Context, rounds int) (_ processStarts, err error) {
+	in, err := newCgroup("process-starts")
 	if err != nil {
-		return births{}, err
+		return processStarts{}, err
 	}
 	defer func() { err = errors.Join(err, in.remove(context.WithoutCancel(ctx))) }()
 	elsewhere, err := newCgroup("elsewhere")
 	if err != nil {
-		return births{}, err
+		return processStarts{}, err
 	}
 	defer func() { err = errors.Join(err, elsewhere.remove(context.WithoutCancel(ctx))) }()
 	f, err := startForker(ctx, in)
 	if err != nil {
-		return births{}, err
+		return processStarts{}, err
 	}
 	defer func() { err = errors.Join(err, f.stop()) }()
-	b := births{walls: samples{}, handlers: samples{}, sums: samples{}, observed: map[string]int{}}
+	b := processStarts{walls: samples{}, handlers: samples{}, sums: samples{},
+		observed: map[string]int{}}
 	if _, err := f.do(order{Count: inLoop}); err != nil { // warm up caches
 		return b, err
 	}
@@ -84,7 +85,7 @@ func watchBirths(ctx context.Context, rounds int) (_ births, err error) {
 
 // loop starts processes under one watcher and measures the time. For a watcher in the kernel it
 // repeats this with kernel statistics.
-func (b *births) loop(ctx context.Context, f *forker, name string, w watcher) (err error) {
+func (b *processStarts) loop(ctx context.Context, f *forker, name string, w watcher) (err error) {
 	if err := w.start(f); err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func awaitObserved(ctx context.Context, w watcher) {
 }
 
 // count has the kernel measure the programs' run time.
-func (b *births) count(f *forker, name string, w counted) (err error) {
+func (b *processStarts) count(f *forker, name string, w counted) (err error) {
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
 		return fmt.Errorf("enabling BPF run-time statistics: %w", err)
@@ -131,7 +132,7 @@ func (b *births) count(f *forker, name string, w counted) (err error) {
 	}
 	calls := costs(before, after)
 	sum := time.Duration(0)
-	for _, at := range lifeOf() {
+	for _, at := range tracepoints() {
 		b.handlers.add(cell(name, at.name), calls[at.tracepoint])
 		sum += calls[at.tracepoint]
 	}
@@ -153,13 +154,13 @@ func costs(before, after []bpf.ProgramStats) map[string]time.Duration {
 	return all
 }
 
-func handlerCostRows(b births) []report.Row {
-	rows := []report.Row{summaryRow(lifeSum, emptyPrograms, b.sums[emptyPrograms])}
+func handlerCostRows(b processStarts) []report.Row {
+	rows := []report.Row{summaryRow(allTracepoints, emptyPrograms, b.sums[emptyPrograms])}
 	for _, name := range []string{untracked, tracked} {
-		for _, at := range lifeOf() {
+		for _, at := range tracepoints() {
 			rows = append(rows, summaryRow(at.name, name, b.handlers[cell(name, at.name)]))
 		}
-		sum := summaryRow(lifeSum, name, b.sums[name])
+		sum := summaryRow(allTracepoints, name, b.sums[name])
 		if name == untracked {
 			sum.Goals = []report.Goal{{Of: report.Median, Most: mostUntracked}}
 		}
@@ -168,7 +169,7 @@ func handlerCostRows(b births) []report.Row {
 	return rows
 }
 
-func watcherRows(b births) []report.Row {
+func watcherRows(b processStarts) []report.Row {
 	var rows []report.Row
 	for _, name := range watchers() {
 		row := summaryRow("fork, exec and exit", name, b.walls[name])

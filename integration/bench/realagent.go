@@ -107,7 +107,7 @@ func agentCommand() *cobra.Command {
 
 // awaitReady waits until the agent is ready and returns the elapsed time.
 func (a *realAgent) awaitReady(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for {
 		err := a.get(ctx, "/readyz")

@@ -35,7 +35,7 @@ func roundTrips(ctx context.Context, rounds int) (_ samples, err error) {
 		if round < warmUp {
 			keep = samples{}
 		}
-		if err := askAll(ctx, all, knownLaunchers+len(workloads())*round, keep); err != nil {
+		if err := runRound(ctx, all, knownLaunchers+len(workloads())*round, keep); err != nil {
 			return nil, err
 		}
 	}
@@ -73,24 +73,26 @@ func closeAll(all []*candidate) error {
 	return errors.Join(errs...)
 }
 
-// askAll is one round. It removes the pods after all calls, so that a plugin's background work does
-// not always disturb the same candidate.
-func askAll(ctx context.Context, all []*candidate, number int, keep samples) error {
-	var asks []ask
+// runRound calls each candidate once for each workload. It removes the pods after all calls, so
+// that a plugin's background work does not always disturb the same candidate.
+func runRound(ctx context.Context, all []*candidate, number int, keep samples) error {
+	var requests []request
 	for _, c := range all {
 		for i, w := range workloads() {
-			asks = append(asks, ask{c, w.name, w.container(number + i)})
+			requests = append(requests, request{c, w.name, w.container(number + i)})
 		}
 	}
-	rand.Shuffle(len(asks), func(i, j int) { asks[i], asks[j] = asks[j], asks[i] })
-	for _, a := range asks {
+	rand.Shuffle(len(requests), func(i, j int) {
+		requests[i], requests[j] = requests[j], requests[i]
+	})
+	for _, a := range requests {
 		took, err := a.measure(ctx)
 		if err != nil {
 			return err
 		}
 		keep.add(cell(a.name, a.workload), took)
 	}
-	for _, a := range asks {
+	for _, a := range requests {
 		if err := a.remove(ctx, a.member); err != nil {
 			return err
 		}
@@ -98,14 +100,14 @@ func askAll(ctx context.Context, all []*candidate, number int, keep samples) err
 	return nil
 }
 
-type ask struct {
+type request struct {
 	*candidate
 	workload string
 	member   member
 }
 
 // measure calls the plugin and checks its answer.
-func (a ask) measure(ctx context.Context) (time.Duration, error) {
+func (a request) measure(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	adjust, err := a.create(ctx, a.member)
 	took := time.Since(began)

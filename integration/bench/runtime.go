@@ -23,15 +23,15 @@ type runtime struct {
 	synced chan time.Duration
 }
 
-// patience bounds each wait.
-const patience = time.Minute
+// waitTimeout bounds each wait.
+const waitTimeout = time.Minute
 
 // setUpNRI sets NRI's global options. Slow requests must appear in the figures and must not time
 // out.
 func setUpNRI() {
 	nrilog.Set(quiet{})
-	adaptation.SetPluginRequestTimeout(patience)
-	adaptation.SetPluginRegistrationTimeout(patience)
+	adaptation.SetPluginRequestTimeout(waitTimeout)
+	adaptation.SetPluginRegistrationTimeout(waitTimeout)
 }
 
 // newRuntime starts a runtime that lists these containers to each connecting plugin. With an empty

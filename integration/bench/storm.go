@@ -39,13 +39,13 @@ type storm struct {
 	lostEvents         uint64 // dropped because the ring was full
 	missedEnds         int    // processes without an end event
 	lostProcesses      uint64 // dropped because the map was full
-	wrongBefore        int    // differences between map and processes before Resync
-	wrong              int    // and after it
+	differencesBefore  int    // differences between map and processes before Resync
+	differencesAfter   int    // and after it
 }
 
-// stage is the environment of a storm: pins, a tracked and an untracked cgroup, and forkers in
+// stormStage is the environment of a storm: pins, a tracked and an untracked cgroup, and forkers in
 // both.
-type stage struct {
+type stormStage struct {
 	dir              string // of pins and programs
 	options          bpf.Options
 	tracker          *bpf.Tracker
@@ -71,7 +71,7 @@ func storms(ctx context.Context, during time.Duration) (map[string]storm, error)
 }
 
 func oneStorm(ctx context.Context, condition string, during time.Duration) (_ storm, err error) {
-	s := &stage{}
+	s := &stormStage{}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx); err != nil {
 		return storm{}, err
@@ -82,7 +82,7 @@ func oneStorm(ctx context.Context, condition string, during time.Duration) (_ st
 	return s.runWithoutReader(ctx, during)
 }
 
-func (s *stage) open(ctx context.Context) (err error) {
+func (s *stormStage) open(ctx context.Context) (err error) {
 	if s.dir, err = os.MkdirTemp("", "bench-storm"); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	return s.openForkers(ctx)
 }
 
-func (s *stage) openForkers(ctx context.Context) (err error) {
+func (s *stormStage) openForkers(ctx context.Context) (err error) {
 	if s.inside, err = newCgroup("inside"); err != nil {
 		return err
 	}
@@ -132,13 +132,13 @@ func (s *stage) openForkers(ctx context.Context) (err error) {
 }
 
 // runWithReader reads events during the storm, like a running agent.
-func (s *stage) runWithReader(ctx context.Context, during time.Duration) (storm, error) {
+func (s *stormStage) runWithReader(ctx context.Context, during time.Duration) (storm, error) {
 	reading, stop := context.WithCancel(ctx)
 	var reader errgroup.Group
 	reader.Go(func() error { return s.tracker.Events(reading, s.handle) })
-	found, truth, err := s.runForkers(during)
+	found, expected, err := s.runForkers(during)
 	if err == nil {
-		found.wrongBefore, err = s.wrong(truth)
+		found.differencesBefore, err = s.countDifferences(expected)
 	}
 	// Later events count as lost.
 	waiting, cancel := context.WithTimeout(ctx, eventTimeout)
@@ -153,20 +153,20 @@ func (s *stage) runWithReader(ctx context.Context, during time.Duration) (storm,
 	if err != nil {
 		return storm{}, err
 	}
-	return s.resyncAndCompare(found, truth)
+	return s.resyncAndCompare(found, expected)
 }
 
 // runWithoutReader closes the tracker during the storm, like a stopped agent.
-func (s *stage) runWithoutReader(ctx context.Context, during time.Duration) (storm, error) {
+func (s *stormStage) runWithoutReader(ctx context.Context, during time.Duration) (storm, error) {
 	if err := s.tracker.Close(); err != nil {
 		return storm{}, err
 	}
 	s.tracker = nil
-	found, truth, err := s.runForkers(during)
+	found, expected, err := s.runForkers(during)
 	if err != nil {
 		return storm{}, err
 	}
-	if found.wrongBefore, err = s.wrongByView(truth); err != nil {
+	if found.differencesBefore, err = s.countDifferencesByView(expected); err != nil {
 		return storm{}, err
 	}
 	if s.tracker, err = bpf.Open(s.options); err != nil {
@@ -177,10 +177,10 @@ func (s *stage) runWithoutReader(ctx context.Context, during time.Duration) (sto
 	if err := s.tracker.Events(reading, s.handle); !errors.Is(err, context.DeadlineExceeded) {
 		return storm{}, err
 	}
-	return s.resyncAndCompare(found, truth)
+	return s.resyncAndCompare(found, expected)
 }
 
-func (s *stage) handle(e bpf.Event) {
+func (s *stormStage) handle(e bpf.Event) {
 	if e.Kind == bpf.Exit && e.Group == s.group {
 		s.ended.Add(1)
 	}
@@ -188,11 +188,13 @@ func (s *stage) handle(e bpf.Event) {
 
 // runForkers runs the storm. It returns the numbers of started processes, and the processes that
 // the map must contain at the end.
-func (s *stage) runForkers(during time.Duration) (found storm, truth map[int]bool, err error) {
-	truth = map[int]bool{}
+func (s *stormStage) runForkers(
+	during time.Duration,
+) (found storm, expected map[int]bool, err error) {
+	expected = map[int]bool{}
 	var mu sync.Mutex
 	var all errgroup.Group
-	blow := func(f *forker, started, alive *int) func() error {
+	runForker := func(f *forker, started, alive *int) func() error {
 		return func() error {
 			done, err := f.do(order{For: during, Stays: s.emulator})
 			mu.Lock()
@@ -200,60 +202,60 @@ func (s *stage) runForkers(during time.Duration) (found storm, truth map[int]boo
 			*started += done.Started
 			*alive += len(done.Living)
 			for _, pid := range done.Living {
-				truth[pid] = true
+				expected[pid] = true
 			}
 			return err
 		}
 	}
 	for _, f := range s.trackedForkers {
-		all.Go(blow(f, &found.tracked, &found.alive))
-		truth[f.pid()] = true
+		all.Go(runForker(f, &found.tracked, &found.alive))
+		expected[f.pid()] = true
 	}
 	var emulators int // tracked in both cgroups
 	for _, f := range s.untrackedForkers {
-		all.Go(blow(f, &found.untracked, &emulators))
+		all.Go(runForker(f, &found.untracked, &emulators))
 	}
 	err = all.Wait()
-	return found, truth, err
+	return found, expected, err
 }
 
-// wrong counts ended processes in the map, and running processes missing there.
-func (s *stage) wrong(truth map[int]bool) (int, error) {
-	return wrong(&s.tracker.View, s.group, truth)
+// countDifferences counts ended processes in the map, and running processes missing there.
+func (s *stormStage) countDifferences(expected map[int]bool) (int, error) {
+	return differencesIn(&s.tracker.View, s.group, expected)
 }
 
-// wrongByView is wrong without an open tracker.
-func (s *stage) wrongByView(truth map[int]bool) (int, error) {
+// countDifferencesByView is countDifferences without an open tracker.
+func (s *stormStage) countDifferencesByView(expected map[int]bool) (int, error) {
 	v, err := bpf.OpenView(s.options.Dir)
 	if err != nil {
 		return 0, err
 	}
-	n, err := wrong(v, s.group, truth)
+	n, err := differencesIn(v, s.group, expected)
 	return n, errors.Join(err, v.Close())
 }
 
-func wrong(v *bpf.View, group uint64, truth map[int]bool) (int, error) {
+func differencesIn(v *bpf.View, group uint64, expected map[int]bool) (int, error) {
 	all, err := v.Snapshot()
 	if err != nil {
 		return 0, err
 	}
-	return differences(all, group, truth), nil
+	return differences(all, group, expected), nil
 }
 
 // differences compares the map's entries of the group, and of emulators without a group, with the
 // running processes.
-func differences(known []bpf.Tracked, group uint64, truth map[int]bool) int {
+func differences(known []bpf.Tracked, group uint64, expected map[int]bool) int {
 	n, inMap := 0, map[int]bool{}
 	for _, p := range known {
 		if p.Group != group && p.Group != 0 {
 			continue
 		}
 		inMap[p.PID] = true
-		if !truth[p.PID] {
+		if !expected[p.PID] {
 			n++
 		}
 	}
-	for pid := range truth {
+	for pid := range expected {
 		if !inMap[pid] {
 			n++
 		}
@@ -262,12 +264,12 @@ func differences(known []bpf.Tracked, group uint64, truth map[int]bool) int {
 }
 
 // resyncAndCompare compares the state after a Resync.
-func (s *stage) resyncAndCompare(found storm, truth map[int]bool) (storm, error) {
+func (s *stormStage) resyncAndCompare(found storm, expected map[int]bool) (storm, error) {
 	if _, err := s.tracker.Resync(); err != nil {
 		return storm{}, err
 	}
 	var err error
-	if found.wrong, err = s.wrong(truth); err != nil {
+	if found.differencesAfter, err = s.countDifferences(expected); err != nil {
 		return storm{}, err
 	}
 	figures, err := s.tracker.Stats()
@@ -279,7 +281,7 @@ func (s *stage) resyncAndCompare(found storm, truth map[int]bool) (storm, error)
 	return found, nil
 }
 
-func (s *stage) close(ctx context.Context) error {
+func (s *stormStage) close(ctx context.Context) error {
 	var errs []error
 	for _, f := range append(s.trackedForkers, s.untrackedForkers...) {
 		errs = append(errs, f.stop())

@@ -17,8 +17,8 @@ func stormRows(all map[string]storm) []report.Row {
 			{"events lost because the ring was full", float64(s.lostEvents), nil},
 			{"processes without an end event", float64(s.missedEnds), nil},
 			{"processes lost because the map was full", float64(s.lostProcesses), none},
-			{"missing or surplus map entries, before Resync", float64(s.wrongBefore), nil},
-			{"missing or surplus map entries, after Resync", float64(s.wrong), none},
+			{"missing or surplus map entries, before Resync", float64(s.differencesBefore), nil},
+			{"missing or surplus map entries, after Resync", float64(s.differencesAfter), none},
 		} {
 			rows = append(rows, report.Row{Measurement: figure.name, Candidate: condition,
 				Unit: report.Count, Value: figure.value, Goals: figure.goals})

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience bounds a round.
-const patience = 3 * time.Minute
+// roundTimeout bounds a round.
+const roundTimeout = 3 * time.Minute
 
 // reaction reacts to a migration in the namespace with this number.
 type reaction func(ctx context.Context, namespace int) error
@@ -29,7 +29,7 @@ func ignore(context.Context, int) error { return nil }
 // observation until status.hard has space for it and the earlier ones. Watches of this process
 // provide both times. It deletes the migrations at the end.
 func (b *testBed) round(ctx context.Context, size int, react reaction) (took []float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	all := make([]*kubevirtv1.VirtualMachineInstanceMigration, size)
 	group, watching := errgroup.WithContext(ctx)
@@ -133,7 +133,8 @@ func (b *testBed) createMigration(
 func (b *testBed) deleteMigration(
 	ctx context.Context, m *kubevirtv1.VirtualMachineInstanceMigration,
 ) error {
-	noFinalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	noFinalizers := client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`))
 	if err := b.api.Patch(ctx, m, noFinalizers); err != nil {
 		return err
 	}

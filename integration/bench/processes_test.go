@@ -30,18 +30,18 @@ func needsTracker(t *testing.T) {
 	}
 }
 
-func TestWatchBirths(t *testing.T) {
+func TestMeasureProcessStarts(t *testing.T) {
 	needsTracker(t)
-	found, err := watchBirths(t.Context(), 1)
+	found, err := measureProcessStarts(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if rows := handlerCostRows(found); len(rows) != 9 {
-		t.Errorf("%d rows, want four for processes that are tracked, four for others, and one "+
-			"for a program that does nothing", len(rows))
+		t.Errorf("%d rows, want four for tracked processes, four for others, and one "+
+			"for empty programs", len(rows))
 	}
 	if rows := watcherRows(found); len(rows) != len(watchers())+3 {
-		t.Errorf("%d rows, want one for each watcher and one for each that counts", len(rows))
+		t.Errorf("%d rows, want one for each watcher and one for each count", len(rows))
 	}
 	if found.observed[tracked] != inLoop || found.observed[netlink] == 0 ||
 		found.observed[untracked] != 0 {
@@ -57,8 +57,8 @@ func TestCosts(t *testing.T) {
 		{Name: "move", Runs: 3, Runtime: 30}, {Name: "new", Runs: 1, Runtime: 5}}
 	got := costs(before, after)
 	if len(got) != 1 || got["fork"] != 200*time.Nanosecond {
-		t.Errorf("costs = %v, want 200 ns for a fork, and nothing for what was not called or "+
-			"not there", got)
+		t.Errorf("costs = %v, want 200 ns for a fork, and nothing for programs without calls "+
+			"or without earlier statistics", got)
 	}
 }
 
@@ -132,8 +132,8 @@ func TestStorms(t *testing.T) {
 		if s.tracked == 0 || s.untracked == 0 || s.alive == 0 {
 			t.Errorf("%s: %+v, want processes of each kind", condition, s)
 		}
-		if s.wrong != 0 || s.lostProcesses != 0 {
-			t.Errorf("%s: %+v, want nothing wrong in the end", condition, s)
+		if s.differencesAfter != 0 || s.lostProcesses != 0 {
+			t.Errorf("%s: %+v, want no differences after Resync", condition, s)
 		}
 	}
 	if rows := stormRows(all); len(rows) != 14 {
@@ -166,7 +166,7 @@ func TestDifferences(t *testing.T) {
 }
 
 func TestStormGoals(t *testing.T) {
-	rows := stormRows(map[string]storm{agentDown: {wrong: 1, lostEvents: 5}})
+	rows := stormRows(map[string]storm{agentDown: {differencesAfter: 1, lostEvents: 5}})
 	verdicts := map[report.Verdict]int{}
 	for _, row := range rows {
 		for _, g := range row.Goals {
