@@ -24,7 +24,8 @@ func TestKubeVirtsNamespaceIsLookedUp(t *testing.T) {
 	config := startKubeVirt(t).Plane.Config()
 	const elsewhere = `--set-json=annotations.setters=[{"kind":"ServiceAccount","name":"kubevirt-controller","namespace":"harvester-system"}]`
 	out, err := dryRunInstall(t, config, elsewhere)
-	for _, want := range []string{`annotations.setters: KubeVirt is in namespace "kubevirt"`,
+	for _, want := range []string{`annotations.setters: KubeVirt's controller in namespace ` +
+		`"kubevirt" is missing`,
 		`--set-json 'annotations.setters=[{"kind":"ServiceAccount",`, `"namespace":"kubevirt"}]'`} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("%v, printed %q, want %q in it", err, out, want)
@@ -48,7 +49,7 @@ func TestKubeVirtsNamespaceIsLookedUp(t *testing.T) {
 // TestMissingKubeVirtIsReported: without KubeVirt the controller is never ready and prints no
 // reason, so the chart warns.
 func TestMissingKubeVirtIsReported(t *testing.T) {
-	const want = "There is no KubeVirt in this cluster."
+	const want = "This cluster has no KubeVirt."
 	without, with := kubetest.Start(t).Config(), startKubeVirt(t).Plane.Config()
 	for name, tt := range map[string]struct {
 		config *rest.Config
