@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +14,12 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/mooring-vm/mooring/agent/metrics"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+	"github.com/mooring-vm/mooring/plugin"
 )
 
 // TestMain runs the plugin or agent command if the arguments name it, because the program starts
@@ -129,14 +137,30 @@ func TestSharesOf(t *testing.T) {
 	}
 	const handler = "example.org/plugin.(*Plugin).CreateContainer"
 	got := sharesOf(&profile.Profile{Sample: []*profile.Sample{
-		stack(30, "syscall.Syscall", "example.org/lifecycle.(*PodDirs).Create", handler),
+		stack(30, "syscall.Syscall", "example.org/lifecycle/poddir.(*Dirs).Create", handler),
 		stack(60, "example.org/api.Parse", "example.org/decide.Container", handler),
 		stack(10, handler),
-		stack(99, "example.org/lifecycle.(*PodDirs).EmptyTrash",
+		stack(99, "example.org/lifecycle/poddir.(*Dirs).EmptyTrash",
 			"example.org/plugin.(*Plugin).Run"),
 	}})
 	if want := []float64{0.3, 0, 0.6, 0, 0, 0, 0.1}; !slices.Equal(got, want) {
 		t.Errorf("shares = %v, want %v", got, want)
+	}
+}
+
+// A part whose pattern no function has any more would get no samples.
+func TestPartsMatchFunctions(t *testing.T) {
+	for part, function := range []any{
+		(*poddir.Dirs).Create, (*registry.Registry).Update, decide.Container, nil,
+		(*slog.Logger).Info, (*metrics.Metrics).Request, (*plugin.Plugin).CreateContainer,
+	} {
+		if function == nil {
+			continue // plugin.adjustment is not exported
+		}
+		name := goruntime.FuncForPC(reflect.ValueOf(function).Pointer()).Name()
+		if got := partOf([]string{name}); got != part {
+			t.Errorf("%s belongs to part %d, want %q", name, got, parts()[part].name)
+		}
 	}
 }
 

@@ -23,8 +23,8 @@ const handlerFunction = "plugin.(*Plugin).CreateContainer"
 
 func parts() []part {
 	return []part{
-		{"pod directory: a dozen system calls", "lifecycle.(*PodDirs)"},
-		{"registry: the node's memory-lock account, adding the launcher", "lifecycle.(*Registry)"},
+		{"pod directory: a dozen system calls", "lifecycle/poddir.(*Dirs)"},
+		{"registry: the node's memory-lock account, adding the launcher", "lifecycle/registry.(*Registry)"},
 		{"decision: annotations, memory lock, policy", "decide.Container"},
 		{"answer: rlimit, cgroup settings, mounts", "plugin.adjustment"},
 		{"log line", "log/slog."},

@@ -192,8 +192,8 @@ func (m *migration) finish(ctx context.Context) error {
 		m.vmi.Status.NodeName != m.source
 	m.check(succeeded, fmt.Sprintf("the migration is %s, the VM runs on %s", m.object.Status.Phase,
 		m.vmi.Status.NodeName),
-		fmt.Sprintf("the migration is %s, the VM runs on %s", m.object.Status.Phase,
-			m.vmi.Status.NodeName))
+		fmt.Sprintf("the migration is %s, the VM runs on %s: want it Succeeded, on another node "+
+			"than %s", m.object.Status.Phase, m.vmi.Status.NodeName, m.source))
 	err = m.screen.during("the source pod ends", func() error {
 		return m.poll(ctx, m.quota, "the old quota",
 			func() bool { return m.memory(m.quota.Spec.Hard).Cmp(base) == 0 })
