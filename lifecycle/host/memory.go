@@ -72,7 +72,8 @@ func freeIn(k Kernel, cgroup string) (uint64, error) {
 func statOf(content, name string) uint64 {
 	for line := range strings.Lines(content) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64) // 0 understates the free memory
+			// 0 for an unreadable value understates the free memory.
+			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
 			return n
 		}
 	}
