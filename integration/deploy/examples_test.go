@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,9 +13,12 @@ import (
 )
 
 // TestExamplesApply applies every example like `kubectl apply --server-side --dry-run=server`, with
-// KubeVirt's admission webhooks. It replaces the examples' namespace by the test's.
+// KubeVirt's admission webhooks. It replaces the examples' namespace by the test's. KubeVirt has the
+// feature gate that docs/how-to/headroom.md requires for the hook.
 func TestExamplesApply(t *testing.T) {
 	c := startKubeVirt(t)
+	c.Configure(t,
+		`{"spec": {"configuration": {"developerConfiguration": {"featureGates": ["Sidecar"]}}}}`)
 	namespace := c.Namespace(t, nil)
 	admin := client.WithFieldValidation(c.Client, metav1.FieldValidationStrict)
 	files, err := filepath.Glob("../../examples/*.yaml")
@@ -36,10 +40,11 @@ func TestExamplesApply(t *testing.T) {
 				o.SetNamespace(namespace)
 			}
 			applied := client.ApplyConfigurationFromUnstructured(o)
-			if err := admin.Apply(t.Context(), applied, client.DryRunAll,
-				client.FieldOwner("examples"), client.ForceOwnership); err != nil {
-				t.Errorf("%s: %s %s: %v", file, o.GetKind(), o.GetName(), err)
-			}
+			what := fmt.Sprintf("%s: %s %s to be accepted", file, o.GetKind(), o.GetName())
+			eventually(t, what, func() error { // virt-api sees the feature gate a moment later
+				return admin.Apply(t.Context(), applied, client.DryRunAll,
+					client.FieldOwner("examples"), client.ForceOwnership)
+			})
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -224,7 +223,7 @@ func TestEstimate(t *testing.T) {
 
 func TestEstimateOfAConfiguredKubeVirt(t *testing.T) {
 	c := kubevirttest.Start(t)
-	configure(t, c, configured)
+	c.Configure(t, configured)
 	for _, e := range withSettings() {
 		t.Run(e.name, func(t *testing.T) {
 			e.run(t, c, 20) // virt-controller reads the settings after a delay
@@ -327,24 +326,6 @@ func clusterOf(t *testing.T, c *kubevirttest.Cluster) virt.Cluster {
 		t.Fatal(err)
 	}
 	return cluster
-}
-
-// configure patches the KubeVirt configuration until t ends.
-func configure(t *testing.T, c *kubevirttest.Cluster, patch string) {
-	t.Helper()
-	object := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: hackkubevirt.Namespace,
-		Name: hackkubevirt.Name}}
-	t.Cleanup(func() {
-		undo := client.RawPatch("application/json-patch+json",
-			[]byte(`[{"op": "replace", "path": "/spec/configuration", "value": {}}]`))
-		if err := c.Client.Patch(context.WithoutCancel(t.Context()), object, undo); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json",
-		[]byte(patch))); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestEstimateOfAnInstanceType uses virt-controller's VM controller.

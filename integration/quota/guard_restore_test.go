@@ -19,7 +19,7 @@ import (
 // snapshots of volumes, so the test makes the snapshot objects.
 func TestGuardedRestores(t *testing.T) {
 	c, _ := startGuarded(t)
-	configure(t, c,
+	c.Configure(t,
 		`{"spec": {"configuration": {"developerConfiguration": {"featureGates": ["Snapshot"]}}}}`)
 	ns := c.Namespace(t, list("requests.memory", "2Gi"))
 	withoutController(t, c) // it would take snapshots and start VMs

@@ -24,7 +24,7 @@ import (
 // here fits four launchers.
 func TestScenarios(t *testing.T) {
 	c, _ := startGuarded(t)
-	configure(t, c, `{"spec": {"configuration": {
+	c.Configure(t, `{"spec": {"configuration": {
 		"developerConfiguration": {"featureGates": ["Snapshot"]},
 		"migrations": {"parallelMigrationsPerCluster": 20, "parallelOutboundMigrationsPerNode": 10}}}}`)
 	v := newVirtctl(t, c)

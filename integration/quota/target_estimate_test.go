@@ -28,7 +28,7 @@ func TestLargerTargetWithoutWebhooks(t *testing.T) {
 	c.SetHard(t, ns, c.Used(t, ns))
 	base := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard
 	source := c.Launchers(t, vmi)[0]
-	configure(t, c, `{"spec": {"configuration": {"additionalGuestMemoryOverheadRatio": "3"}}}`)
+	c.Configure(t, `{"spec": {"configuration": {"additionalGuestMemoryOverheadRatio": "3"}}}`)
 	awaitLarger(t, c, &source)
 
 	m := c.MigrateUntil(t, vmi, kubevirtv1.MigrationPreparingTarget)
