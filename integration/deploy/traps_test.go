@@ -46,8 +46,7 @@ func TestKubeVirtsNamespaceIsLookedUp(t *testing.T) {
 	}
 }
 
-// TestMissingKubeVirtIsReported: without KubeVirt the controller is never ready and prints no
-// reason, so the chart warns.
+// TestMissingKubeVirtIsReported: without KubeVirt the controller waits, so the chart says so.
 func TestMissingKubeVirtIsReported(t *testing.T) {
 	const want = "This cluster has no KubeVirt."
 	without, with := kubetest.Start(t).Config(), startKubeVirt(t).Plane.Config()

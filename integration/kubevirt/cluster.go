@@ -37,7 +37,19 @@ type Cluster struct {
 
 // New starts a separate cluster, for example for a program. ctx ends a build. The other steps take
 // seconds.
-func New(ctx context.Context, log *slog.Logger) (_ *Cluster, err error) {
+func New(ctx context.Context, log *slog.Logger) (*Cluster, error) {
+	c, err := NewWithoutKubeVirt(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.InstallKubeVirt(ctx, log); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// NewWithoutKubeVirt starts a separate cluster that does not serve KubeVirt's kinds.
+func NewWithoutKubeVirt(ctx context.Context, log *slog.Logger) (_ *Cluster, err error) {
 	c := &Cluster{}
 	defer func() {
 		if err != nil {
@@ -50,21 +62,24 @@ func New(ctx context.Context, log *slog.Logger) (_ *Cluster, err error) {
 	if c.Controllers, err = c.Plane.StartControllers(ctx, Controllers()...); err != nil {
 		return nil, err
 	}
-	if c.KubeVirt, err = kubevirt.Start(ctx, c.Plane, kubevirt.Options{Log: log}); err != nil {
-		return nil, err
-	}
 	scheme, err := actor.Scheme()
 	if err != nil {
 		return nil, err
 	}
-	if c.Client, err = client.New(c.Plane.Config(), client.Options{Scheme: scheme}); err != nil {
-		return nil, err
+	c.Client, err = client.New(c.Plane.Config(), client.Options{Scheme: scheme})
+	return c, err
+}
+
+// InstallKubeVirt installs KubeVirt in a cluster of [NewWithoutKubeVirt], and starts its programs.
+func (c *Cluster) InstallKubeVirt(ctx context.Context, log *slog.Logger) (err error) {
+	if c.KubeVirt, err = kubevirt.Start(ctx, c.Plane, kubevirt.Options{Log: log}); err != nil {
+		return err
 	}
-	if err = actor.MakeNodes(ctx, c.Client); err != nil {
-		return nil, err
+	if err := actor.MakeNodes(ctx, c.Client); err != nil {
+		return err
 	}
 	c.startActor()
-	return c, nil
+	return nil
 }
 
 func (c *Cluster) startActor() {

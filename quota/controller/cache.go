@@ -17,13 +17,21 @@ func CacheOptions() cache.Options {
 	shared := true
 	return cache.Options{
 		ReaderFailOnMissingInformer:  true,
-		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultTransform:             trimOther,
 		DefaultUnsafeDisableDeepCopy: &shared,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Label: quota.PodsOfVMs(), Transform: transform(trimPod)},
-			vmiMetadata(): {Transform: transform(trimMetadata)},
 		},
 	}
+}
+
+// trimOther trims objects other than pods. A rule by kind for VMIs would fail without KubeVirt,
+// because the cache requires that the API server serves the kind of each rule.
+func trimOther(o any) (any, error) {
+	if metadata, ok := o.(*metav1.PartialObjectMetadata); ok {
+		return trimMetadata(metadata), nil
+	}
+	return cache.TransformStripManagedFields()(o)
 }
 
 // transform adapts a function for one type to a cache transformation.

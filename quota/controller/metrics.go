@@ -8,6 +8,7 @@ type Metrics struct {
 	reads    *prometheus.CounterVec
 	overruns prometheus.Gauge
 	faults   prometheus.Gauge
+	kubeVirt prometheus.Gauge
 }
 
 // The outcomes of a write.
@@ -35,8 +36,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "mooring_quota_faults", Help: "Objects with an invalid field, which the " +
 				"controller skips.",
 		}),
+		kubeVirt: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_quota_kubevirt_served", Help: "1 if the API server serves KubeVirt's " +
+				"kinds; the controller waits for them.",
+		}),
 	}
-	registry.MustRegister(m.writes, m.reads, m.overruns, m.faults)
+	registry.MustRegister(m.writes, m.reads, m.overruns, m.faults, m.kubeVirt)
 	m.startAtZero()
 	return m
 }
@@ -70,6 +75,8 @@ func (m *Metrics) setStates(before, now states) {
 	m.overruns.Add(float64(reportedOverruns(now) - reportedOverruns(before)))
 	m.faults.Add(float64(len(now.faults) - len(before.faults)))
 }
+
+func (m *Metrics) setKubeVirtServed() { m.kubeVirt.Set(1) }
 
 func reportedOverruns(s states) int {
 	n := 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -67,10 +68,13 @@ type Controller struct {
 	manager manager.Manager
 	options Options
 	unready atomic.Pointer[error]
+	missing string // the logged error about missing kinds
 }
 
 // Add adds the quota controller to a manager with the scheme of [NewScheme] and [CacheOptions]. It
-// starts when the API server serves all watched kinds and the manager leads.
+// starts when the API server serves all watched kinds and the manager leads. Without KubeVirt's
+// kinds the controller is ready: it has nothing to do, and the webhooks of its pod must get
+// requests.
 func Add(m manager.Manager, o Options) (*Controller, error) {
 	c := &Controller{manager: m, options: o}
 	c.setUnready(errors.New("has not begun"))
@@ -132,23 +136,31 @@ func (c *Controller) setUnready(err error) { c.unready.Store(&err) }
 
 // kindsServed reports whether the API server serves all kinds, and logs missing ones once.
 func (c *Controller) kindsServed() bool {
-	missing := missingKinds(c.manager.GetRESTMapper(), c.manager.GetScheme())
+	mapper, scheme := c.manager.GetRESTMapper(), c.manager.GetScheme()
+	all := watches()
+	missing := missingKinds(all, mapper, scheme)
 	if len(missing) == 0 {
+		c.options.Metrics.setKubeVirtServed()
 		return true
 	}
+	isKubeVirt := func(w watchedKind) bool { return w.kubeVirt }
 	now := fmt.Errorf("the API server does not serve %s: are KubeVirt's and Mooring's CRDs "+
 		"installed?", strings.Join(missing, ", "))
-	if c.Ready(nil).Error() != now.Error() {
-		c.options.Logger.Error("waiting for missing kinds", "error", now)
-		c.setUnready(now)
+	if c.missing != now.Error() {
+		c.missing = now.Error()
+		c.options.Logger.Warn("waiting for missing kinds", "error", now)
 	}
+	if len(missingKinds(slices.DeleteFunc(all, isKubeVirt), mapper, scheme)) == 0 {
+		now = nil
+	}
+	c.setUnready(now)
 	return false
 }
 
 // missingKinds returns the kinds that the API server does not serve, or the error of the check.
-func missingKinds(served meta.RESTMapper, scheme *runtime.Scheme) []string {
+func missingKinds(all []watchedKind, served meta.RESTMapper, scheme *runtime.Scheme) []string {
 	var missing []string
-	for _, w := range watches() {
+	for _, w := range all {
 		gvk, err := apiutil.GVKForObject(w.object, scheme)
 		if err == nil {
 			_, err = served.RESTMapping(gvk.GroupKind(), gvk.Version)

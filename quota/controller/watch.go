@@ -25,17 +25,19 @@ type watchedKind struct {
 	// relevant reports whether an update of an object can change the plan of its namespace. Nil
 	// means that each update can.
 	relevant func(before, now client.Object) bool
+	kubeVirt bool // one of KubeVirt's kinds
 }
 
 // watches returns the watched kinds.
 func watches() []watchedKind {
 	return []watchedKind{
-		{&corev1.Namespace{}, namespaceRelevant},
-		{&corev1.ResourceQuota{}, quotaRelevant},
-		{&corev1.Pod{}, podRelevant},
-		{&v1alpha1.MigrationReservation{}, nil},
-		{&kubevirtv1.VirtualMachineInstanceMigration{}, nil},
-		{vmiMetadata(), never}, // the plan uses name and UID only
+		{object: &corev1.Namespace{}, relevant: namespaceRelevant},
+		{object: &corev1.ResourceQuota{}, relevant: quotaRelevant},
+		{object: &corev1.Pod{}, relevant: podRelevant},
+		{object: &v1alpha1.MigrationReservation{}},
+		{object: &kubevirtv1.VirtualMachineInstanceMigration{}, kubeVirt: true},
+		// The plan uses name and UID only.
+		{object: vmiMetadata(), relevant: never, kubeVirt: true},
 	}
 }
 
