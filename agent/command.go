@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/mooring-vm/mooring/bpf"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
@@ -39,15 +40,24 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 }
 
 func prepareCommand(config *Config) *cobra.Command {
-	return &cobra.Command{
+	var bpffs string
+	cmd := &cobra.Command{
 		Use:   "prepare",
 		Short: "Mount the bounded tmpfs at --root, unless it is mounted",
-		Long: "Mounts the bounded tmpfs at --root, unless it is mounted. Needs CAP_SYS_ADMIN\n" +
-			"in the node's mount namespace. The agent has no such right: run this before the\n" +
-			"agent.",
+		Long: "Mounts the bounded tmpfs at --root, and with --bpffs a bpf file system, unless\n" +
+			"they are mounted. Needs CAP_SYS_ADMIN in the node's mount namespace. The agent\n" +
+			"has no such right: run this before the agent.",
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return poddir.Mount(config.Root) },
+		RunE: func(*cobra.Command, []string) error {
+			if err := poddir.Mount(config.Root); err != nil || bpffs == "" {
+				return err
+			}
+			return bpf.MountFS(bpffs)
+		},
 	}
+	cmd.Flags().StringVar(&bpffs, "bpffs", "",
+		"directory for a bpf file system; nodes without systemd lack it; empty: none")
+	return cmd
 }
 
 // versionCommand replaces cobra's flag --version. The flag's template would keep the linker

@@ -34,7 +34,8 @@ func bpffs(_ context.Context, s *survey) finding {
 	return finding{
 		s.problemIfInstalled(), "no bpffs at " + bpffsRoot,
 		"VM processes are not tracked while the agent is away, and the fence knows none of them",
-		"mount it: mount -t bpf bpf " + bpffsRoot + "; systemd mounts it by default",
+		"restart the agent's pod, which mounts it; without the chart: mount -t bpf bpf " +
+			bpffsRoot + " before the agent starts, as systemd does on most nodes",
 	}
 }
 

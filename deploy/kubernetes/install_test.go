@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -296,8 +297,8 @@ func TestCommandLines(t *testing.T) {
 		port.ContainerPort != 9808 {
 		t.Errorf("listens on %q, and the port is %d", listen, port.ContainerPort)
 	}
-	for _, probe := range []*corev1.Probe{spec.Containers[0].LivenessProbe,
-		spec.Containers[0].ReadinessProbe} {
+	for _, probe := range []*corev1.Probe{spec.Containers[0].StartupProbe,
+		spec.Containers[0].LivenessProbe, spec.Containers[0].ReadinessProbe} {
 		if probe.HTTPGet.Port.StrVal != port.Name {
 			t.Errorf("probe of port %q, want %q", probe.HTTPGet.Port.StrVal, port.Name)
 		}
@@ -311,6 +312,33 @@ func TestCommandLines(t *testing.T) {
 	}
 	if root, want := prepare.Flag("root").Value.String(), "/host"+defaults.Root; root != want {
 		t.Errorf("prepare mounts at %q, want %q", root, want)
+	}
+	checkBPFFS(t, spec, prepare.Flag("bpffs").Value.String())
+}
+
+// checkBPFFS wants the path at which prepare mounts the bpf file system to be the node's, and its
+// mount to reach the node.
+func checkBPFFS(t *testing.T, spec corev1.PodSpec, path string) {
+	t.Helper()
+	isBPF := func(v corev1.Volume) bool { return v.Name == "bpf" }
+	volume := spec.Volumes[slices.IndexFunc(spec.Volumes, isBPF)]
+	if volume.HostPath.Path != filepath.Dir(agent.DefaultConfig().BPFDir) {
+		t.Errorf("the node's directory is %s", volume.HostPath.Path)
+	}
+	for _, mount := range spec.InitContainers[0].VolumeMounts {
+		if mount.Name == volume.Name && mount.MountPath == path && mount.MountPropagation != nil &&
+			*mount.MountPropagation == corev1.MountPropagationBidirectional {
+			return
+		}
+	}
+	t.Errorf("no mount at %s reaches the node", path)
+}
+
+// TestSlowStartIsNoFailure wants five minutes for a start before the liveness probe counts.
+func TestSlowStartIsNoFailure(t *testing.T) {
+	probe := podSpec(t).Containers[0].StartupProbe
+	if probe == nil || probe.PeriodSeconds*probe.FailureThreshold < 300 {
+		t.Errorf("startup probe %v", probe)
 	}
 }
 
