@@ -107,7 +107,7 @@ func (a *Agent) connectKube(context.Context) (err error) {
 		warnAboutAccounts(a.policy, a.logger)
 		return nil
 	}
-	a.kube, err = newKubernetes(&a.config, a.policy, a.metrics, a.logger)
+	a.kube, err = newKubernetes(&a.config, a.policy, a.metrics, a.state, a.logger)
 	return err
 }
 

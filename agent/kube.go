@@ -6,6 +6,7 @@ import (
 	"github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/agent/metrics"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
@@ -14,11 +15,11 @@ import (
 type kubernetes struct {
 	pods   *kube.PodCache
 	events *kube.Recorder
+	state  *kube.StateWriter
 }
 
-func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, logger *slog.Logger) (
-	*kubernetes, error,
-) {
+func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics,
+	state func() kube.State, logger *slog.Logger) (*kubernetes, error) {
 	node, err := config.node()
 	if err != nil {
 		return nil, err
@@ -47,7 +48,18 @@ func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, lo
 	if err != nil {
 		return nil, err
 	}
-	return &kubernetes{pods: pods, events: events}, nil
+	states, err := kubeclient.NewGroupClient(rest, "mooring-agent", v1alpha1.GroupVersion(),
+		v1alpha1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	writer, err := kube.NewStateWriter(kube.StateWriterConfig{
+		Client: client, States: states, Node: node, State: state, Logger: logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &kubernetes{pods: pods, events: events, state: writer}, nil
 }
 
 // warnAboutAccounts logs the rules that need Kubernetes, for an agent without a kubeconfig.

@@ -66,6 +66,7 @@ func (a *Agent) startReporters(s *stage) {
 	}
 	if a.kube != nil {
 		s.do(a.kube.events.Run)
+		s.do(a.kube.state.Run)
 	}
 	s.do(a.notifyReady)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/bpf"
 	"github.com/mooring-vm/mooring/lifecycle/host"
@@ -36,6 +37,12 @@ func (a *Agent) Node() agentapi.Node {
 
 		Headroom: headroomOf(a.policy),
 	}
+}
+
+// state returns the facts of the NodeState.
+func (a *Agent) state() kube.State {
+	return kube.State{Node: a.Node(), Launchers: a.Launchers(),
+		NotReady: errors.Join(a.nriReady(), a.podsReady())}
 }
 
 // trackerState returns the state of the tracker.

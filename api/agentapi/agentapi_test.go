@@ -37,7 +37,7 @@ func TestWireFormat(t *testing.T) {
 		"followed": {Launcher{
 			State: StateRunning, Phase: PhaseDraining, Why: "w",
 			Heartbeat: &Heartbeat{30, &age, true}, Lease: &Lease{"migration", since},
-			VMs: []VM{{43, 900, "qemu-kvm", "vm-1", VMStopping, since, "w"},
+			VMs: []VM{{43, 900, "qemu-kvm", "vm-1", VMStopping, since, "w", nil},
 				{PID: 44, StartTime: 901, Executable: "qemu-kvm", State: VMRunning}},
 		},
 			`{"pod":{"namespace":"","name":"","uid":""},"container":{"name":""},"state":"Running","mode":"","since":"0001-01-01T00:00:00Z",` +
@@ -45,6 +45,11 @@ func TestWireFormat(t *testing.T) {
 				`"since":"2026-01-02T03:04:05Z","why":"w"},{"pid":44,"startTime":901,"executable":"qemu-kvm","state":"Running",` +
 				`"since":"0001-01-01T00:00:00Z"}],"heartbeat":{"watchdog":30,"age":2.5,"expired":true},` +
 				`"lease":{"reason":"migration","until":"2026-01-02T03:04:05Z"}}`},
+		"limits": {Launcher{Limits: podapi.Limits{Memory: 1 << 30}},
+			`{"pod":{"namespace":"","name":"","uid":""},"container":{"name":""},"state":"",` +
+				`"mode":"","since":"0001-01-01T00:00:00Z","limits":{"memory":1073741824}}`},
+		"usage": {Usage{Memory: 3, Locked: 2, Pinned: 1},
+			`{"memory":3,"locked":2,"pinned":1}`},
 		"no heartbeat yet": {Heartbeat{Watchdog: 0.5}, `{"watchdog":0.5}`},
 		"lease request": {LeaseRequest{300, "migration"},
 			`{"seconds":300,"reason":"migration"}`},

@@ -1,6 +1,10 @@
 package agentapi
 
-import "time"
+import (
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
 
 // MemlockSetting is the name of the [Setting] for RLIMIT_MEMLOCK. The name of every other setting
 // is its cgroup file.
@@ -32,6 +36,9 @@ type Launcher struct {
 	Refusal string    `json:"refusal,omitempty"`
 	Notes   []string  `json:"notes,omitempty"` // further remarks for the user
 	Since   time.Time `json:"since"`           // start of State
+
+	// in the latest request to the runtime; 0: none
+	Limits podapi.Limits `json:"limits,omitzero"`
 
 	Phase      Phase     `json:"phase,omitempty"`
 	PhaseSince time.Time `json:"phaseSince,omitzero"` // start of Phase

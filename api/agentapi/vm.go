@@ -33,8 +33,18 @@ type VM struct {
 	Executable string    `json:"executable"`       // base name of the executable
 	Domain     string    `json:"domain,omitempty"` // libvirt's name of a node-level VM
 	State      VMState   `json:"state"`
-	Since      time.Time `json:"since"`         // start of State
-	Why        string    `json:"why,omitempty"` // cause of State
+	Since      time.Time `json:"since"`           // start of State
+	Why        string    `json:"why,omitempty"`   // cause of State
+	Usage      *Usage    `json:"usage,omitempty"` // latest sample; nil: none yet
+}
+
+// Usage is the use of the node by a VM process.
+type Usage struct {
+	Memory int64 `json:"memory"` // resident, in bytes: VmRSS of proc_pid_status(5)
+	Locked int64 `json:"locked"` // by mlock(2) and VFIO, in bytes: VmLck
+	Pinned int64 `json:"pinned"` // by RDMA and similar, in bytes: VmPin
+	// thousandths of a CPU between the two latest samples; nil after the first one
+	CPU *int64 `json:"cpu,omitempty"`
 }
 
 // Heartbeat is the heartbeat of a launcher with a watchdog.

@@ -3,6 +3,7 @@ package v1alpha1_test
 import (
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,8 @@ func TestSchemeKnowsTheTypes(t *testing.T) {
 	if err := v1alpha1.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"MigrationReservation", "MigrationReservationList"} {
+	for _, kind := range []string{"MigrationReservation", "MigrationReservationList", "NodeState",
+		"NodeStateList"} {
 		if !s.Recognizes(v1alpha1.GroupVersion().WithKind(kind)) {
 			t.Errorf("%s is not known", kind)
 		}
@@ -107,6 +109,33 @@ func TestFieldsAreDocumented(t *testing.T) {
 	} {
 		if !strings.Contains(string(text), "\n| `"+value+"` | ") {
 			t.Errorf("docs/reference/crds.md has no row of %s", value)
+		}
+	}
+}
+
+// TestNodeStateIsDocumented compares docs/reference/node-state.md with the JSON names of the types.
+func TestNodeStateIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/node-state.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[v1alpha1.NodeStateStatus](), reflect.TypeFor[v1alpha1.NodeReport](),
+		reflect.TypeFor[v1alpha1.NRIReport](), reflect.TypeFor[v1alpha1.RuntimeReport](),
+		reflect.TypeFor[v1alpha1.MemlockAccount](), reflect.TypeFor[v1alpha1.TrackerReport](),
+		reflect.TypeFor[v1alpha1.NodeTotals](), reflect.TypeFor[v1alpha1.LauncherReport](),
+		reflect.TypeFor[v1alpha1.PodReport](), reflect.TypeFor[v1alpha1.ContainerReport](),
+		reflect.TypeFor[v1alpha1.LimitsReport](), reflect.TypeFor[v1alpha1.SettingReport](),
+		reflect.TypeFor[v1alpha1.TermReport](), reflect.TypeFor[v1alpha1.VMReport](),
+		reflect.TypeFor[v1alpha1.UsageReport](), reflect.TypeFor[v1alpha1.HeartbeatReport](),
+		reflect.TypeFor[v1alpha1.LeaseReport](),
+	} {
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			row := regexp.MustCompile(`(?m)^\|.*` + "`" + name + "`" + `.*\|$`)
+			if !row.Match(text) {
+				t.Errorf("docs/reference/node-state.md has no row of %s of %s", name, of)
+			}
 		}
 	}
 }

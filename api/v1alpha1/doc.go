@@ -6,6 +6,9 @@
 //
 //	kubectl get mres -A
 //
+// A [NodeState] is the state of one node's agent and of its launchers, for readers without rights
+// on the node. Only the agent of the node writes it.
+//
 // +kubebuilder:object:generate=true
 // +groupName=mooring.dev
 package v1alpha1

@@ -19,7 +19,8 @@ func GroupVersion() schema.GroupVersion {
 
 // AddToScheme adds the types of this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &MigrationReservation{}, &MigrationReservationList{})
+	s.AddKnownTypes(GroupVersion(), &MigrationReservation{}, &MigrationReservationList{},
+		&NodeState{}, &NodeStateList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

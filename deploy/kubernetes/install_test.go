@@ -93,11 +93,13 @@ func TestObjects(t *testing.T) {
 		"Secret mooring-system/mooring-webhook-certificates",
 		"ConfigMap mooring-system/mooring-agent",
 		"CustomResourceDefinition /migrationreservations.mooring.dev",
+		"CustomResourceDefinition /nodestates.mooring.dev",
 		"ClusterRole /mooring-agent",
 		"ClusterRole /mooring-annotations",
 		"ClusterRole /mooring-namespace-annotations",
 		"ClusterRole /mooring-launchers",
 		"ClusterRole /mooring-controller",
+		"ClusterRole /mooring-view",
 		"ClusterRoleBinding /mooring-agent",
 		"ClusterRoleBinding /mooring-annotations",
 		"ClusterRoleBinding /mooring-launchers",
@@ -113,11 +115,13 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicy /mooring-quota-annotations",
 		"ValidatingAdmissionPolicy /mooring-namespace-annotations",
 		"ValidatingAdmissionPolicy /mooring-vm-annotations",
+		"ValidatingAdmissionPolicy /mooring-nodestates",
 		"ValidatingAdmissionPolicyBinding /mooring-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-launchers",
 		"ValidatingAdmissionPolicyBinding /mooring-namespace-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-quota-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-vm-annotations",
+		"ValidatingAdmissionPolicyBinding /mooring-nodestates",
 	}
 	if diff := cmp.Diff(want, objects(t, "install.yaml")); diff != "" {
 		t.Errorf("install.yaml (-want +got):\n%s", diff)
@@ -164,6 +168,11 @@ func TestRights(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"},
 			Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"mooring.dev"}, Resources: []string{"nodestates"},
+			Verbs: []string{"create", "get"}},
+		{APIGroups: []string{"mooring.dev"}, Resources: []string{"nodestates/status"},
+			Verbs: []string{"update"}},
 	}
 	if diff := cmp.Diff(want, the[*rbacv1.ClusterRole](t, "mooring-agent").Rules); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)

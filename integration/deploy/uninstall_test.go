@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,6 +209,11 @@ func (u *installation) checkCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// the policy of node states concerns agents only, and goes with them
+	bindings.Items = slices.DeleteFunc(bindings.Items,
+		func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
+			return b.Name == "mooring-nodestates"
+		})
 	if n := len(hooks.Items) + len(mutating.Items) + len(bindings.Items) +
 		len(reservations.Items); n > 0 {
 		t.Errorf("%d webhook configurations, policy bindings and reservations are left", n)

@@ -36,8 +36,12 @@ func TestAgentMayDoNothingElse(t *testing.T) {
 	})
 	want := []string{
 		"create events.k8s.io/events",
+		"create mooring.dev/nodestates",
+		"get /nodes",
+		"get mooring.dev/nodestates",
 		"list /pods",
 		"patch events.k8s.io/events",
+		"update mooring.dev/nodestates/status",
 		"watch /pods",
 	}
 	if diff := cmp.Diff(want, own); diff != "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
@@ -142,6 +143,7 @@ func (l *Launcher) SetHeartbeat(last tie.Heartbeat, watchdog time.Duration) {
 // View returns the launcher as shown to users at this time.
 func (l *Launcher) View(now host.Boottime) agentapi.Launcher {
 	shown := l.Launcher
+	shown.Limits = podapi.Limits(l.Limits)
 	if l.watchdog == 0 {
 		return shown
 	}

@@ -1,0 +1,77 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// NodeReportOf returns the report of an agent's own state.
+func NodeReportOf(n agentapi.Node) (NodeReport, error) {
+	report, err := convert[NodeReport](n)
+	keepSeconds(&report.NRI.Since)
+	return report, err
+}
+
+// Node returns the report as the agent's socket has it.
+func (r NodeReport) Node() (agentapi.Node, error) { return convert[agentapi.Node](r) }
+
+// LauncherReportOf returns the report of a launcher. It lacks the reports of resizes, and has times
+// in whole seconds.
+func LauncherReportOf(l agentapi.Launcher) (LauncherReport, error) {
+	l.Resize, l.DryRun = nil, nil
+	if l.Heartbeat != nil {
+		l.Heartbeat = rounded(*l.Heartbeat)
+	}
+	report, err := convert[LauncherReport](l)
+	keepSeconds(&report.Since)
+	keepSeconds(&report.PhaseSince)
+	for i := range report.VMs {
+		keepSeconds(&report.VMs[i].Since)
+	}
+	if report.Lease != nil {
+		report.Lease.Until = report.Lease.Until.Rfc3339Copy()
+	}
+	return report, err
+}
+
+// Launcher returns the report as the agent's socket has it.
+func (r LauncherReport) Launcher() (agentapi.Launcher, error) {
+	return convert[agentapi.Launcher](r)
+}
+
+func rounded(h agentapi.Heartbeat) *agentapi.Heartbeat {
+	h.Watchdog = math.Round(h.Watchdog)
+	if h.Age != nil {
+		age := math.Round(*h.Age)
+		h.Age = &age
+	}
+	return &h
+}
+
+// keepSeconds drops the part of a time that the API server does not store, and a zero time, which
+// would become null.
+func keepSeconds(t **metav1.Time) {
+	if (*t).IsZero() {
+		*t = nil
+		return
+	}
+	seconds := (*t).Rfc3339Copy()
+	*t = &seconds
+}
+
+// convert turns one form of a report into the other. Both have the same JSON.
+func convert[T any](from any) (to T, err error) {
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(text, &to)
+	}
+	if err != nil {
+		return to, fmt.Errorf("convert %T to %T: %w", from, to, err)
+	}
+	return to, nil
+}
