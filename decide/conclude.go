@@ -10,9 +10,6 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// observing begins every remark of observe mode.
-const observing = "observe mode, nothing is done: "
-
 // conclude derives refusal, demand, remark and the state of each setting from the collected
 // requests and faults.
 func (d *decider) conclude() {
@@ -32,16 +29,16 @@ func (d *decider) addRemark() {
 	refusal, observe := d.decision.Refusal, d.decision.Mode != policy.Enforce
 	switch {
 	case refusal != nil && observe:
-		d.remark(agentapi.Warning, agentapi.ReasonWouldRefuse, observing+refusal.Message)
+		d.remark(agentapi.Warning, agentapi.ReasonWouldRefuse, policy.Observing+refusal.Message)
 	case refusal != nil:
 		d.remark(agentapi.Warning, refusal.Reason, refusal.Message)
 	case observe && d.decision.Yield && d.outcome() == "":
-		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+d.yielded())
+		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, policy.Observing+d.yielded())
 	case observe && d.decision.Yield:
-		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+d.yielded()+"; would set "+
+		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, policy.Observing+d.yielded()+"; would set "+
 			d.outcome())
 	case observe && len(d.decision.Settings) > 0:
-		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+"would set "+d.outcome())
+		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, policy.Observing+"would set "+d.outcome())
 	case d.decision.Yield:
 		d.remark(agentapi.Normal, agentapi.ReasonLimitYielded, d.yielded())
 	}

@@ -74,9 +74,7 @@ func TestContainerProperty(t *testing.T) {
 			}
 			return
 		}
-		if decide.Container(observe, f).Act() {
-			t.Fatal("observe mode acts")
-		}
+		checkPrediction(t, decide.Container(observe, f), d)
 		if d.Refusal != nil {
 			checkReadable(t, d)
 			return
@@ -92,6 +90,45 @@ func TestContainerProperty(t *testing.T) {
 		}
 		checkWithinPolicy(t, enforce, f, d)
 	})
+}
+
+// checkPrediction compares the decision of mode observe with that of mode enforce. Only the mode and
+// its reports differ.
+func checkPrediction(t *rapid.T, observed, enforced decide.Decision) {
+	if observed.Act() {
+		t.Fatal("observe mode acts")
+	}
+	if !observed.Undecided {
+		checkPredicted(t, observed, enforced)
+	}
+	observed.Mode, observed.Remarks = enforced.Mode, enforced.Remarks
+	for i := range enforced.Settings {
+		one, other := &observed.Settings[i], enforced.Settings[i]
+		one.Status, one.Given, one.Message = other.Status, other.Given, other.Message
+	}
+	if diff := cmp.Diff(enforced, observed); diff != "" {
+		t.Fatalf("the decision differs (-enforce +observe):\n%s", diff)
+	}
+}
+
+// checkPredicted checks that the report of mode observe names the outcome of mode enforce.
+func checkPredicted(t *rapid.T, observed, enforced decide.Decision) {
+	var reason agentapi.Reason
+	text := policy.Observing
+	switch {
+	case enforced.Refusal != nil:
+		reason, text = agentapi.ReasonWouldRefuse, text+enforced.Refusal.Message
+	case len(enforced.Settings) > 0:
+		reason = agentapi.ReasonWouldSet
+	default:
+		return
+	}
+	for _, r := range observed.Remarks {
+		if r.Reason == reason && strings.HasPrefix(r.Message, text) {
+			return
+		}
+	}
+	t.Fatalf("remarks %+v, want %s: %s", observed.Remarks, reason, text)
 }
 
 func checkReadable(t *rapid.T, d decide.Decision) {

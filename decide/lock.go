@@ -29,11 +29,21 @@ type RaiseFacts struct {
 
 // Raise decides about a larger memory lock for a running VM process: like [Container] about the
 // same lock of a new launcher. A lock within the current one needs no rule. The error says
-// why the process does not get the lock.
+// why the process does not get the lock, in mode observe also whether mode enforce would raise it.
 func Raise(p *policy.Policy, f RaiseFacts) error {
-	if p.Mode != policy.Enforce {
-		return fmt.Errorf("the node policy is in mode %q, which changes nothing", p.Mode)
+	err := decideRaise(p, f)
+	switch {
+	case p.Mode == policy.Enforce:
+		return err
+	case err != nil:
+		return fmt.Errorf("the node policy is in mode %q, which changes nothing; mode enforce "+
+			"would refuse: %w", p.Mode, err)
 	}
+	return fmt.Errorf("the node policy is in mode %q, which changes nothing; mode enforce would "+
+		"raise the memory lock", p.Mode)
+}
+
+func decideRaise(p *policy.Policy, f RaiseFacts) error {
 	if f.Desired <= f.Current {
 		return nil
 	}

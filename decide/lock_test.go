@@ -113,7 +113,10 @@ func TestRaise(t *testing.T) {
 			"too much"},
 		"observe mode": {decidetest.Policy(t, policy.Observe),
 			decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: gi},
-			`mode "observe"`},
+			"mode enforce would raise"},
+		"observe mode, beyond the rule": {decidetest.Policy(t, policy.Observe),
+			decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: 17 * gi},
+			`mode enforce would refuse: mooring refuses`},
 	} {
 		err := decide.Raise(c.policy, c.facts)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -5,17 +5,14 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // MemoryLimit decides about a new memory limit of a running launcher, in bytes. It returns a
 // [*Refusal] for a limit below the VM's memory requirement, because the kernel would kill the VM.
-// A limit of 0 or less is none.
-func MemoryLimit(
-	p *policy.Policy, l *agentapi.Launcher, limit int64, requirement host.Limit,
-) error {
-	if p.Mode != policy.Enforce || limit <= 0 || host.Limit(limit) >= requirement {
+// A limit of 0 or less is none. In mode observe the caller only reports the refusal.
+func MemoryLimit(l *agentapi.Launcher, limit int64, requirement host.Limit) *Refusal {
+	if limit <= 0 || host.Limit(limit) >= requirement {
 		return nil
 	}
 	return &Refusal{

@@ -5,6 +5,8 @@ import (
 
 	nri "github.com/containerd/nri/pkg/api"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
@@ -18,8 +20,17 @@ func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error 
 	p.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
 		now.Limits = limitsOf(r, now.Limits)
 	})
-	return decide.MemoryLimit(p.Policy, &l.Launcher, r.GetMemory().GetLimit().GetValue(),
+	refusal := decide.MemoryLimit(&l.Launcher, r.GetMemory().GetLimit().GetValue(),
 		host.Limit(l.MemoryRequirement()))
+	switch {
+	case refusal == nil:
+		return nil
+	case p.Policy.Mode != policy.Enforce:
+		p.report(l, decide.Remark{Type: agentapi.Warning, Reason: agentapi.ReasonWouldRefuse,
+			Message: policy.Observing + refusal.Message})
+		return nil
+	}
+	return refusal
 }
 
 // limitsOf applies new resources to a container's limits. A limit below 0 means none. Absent

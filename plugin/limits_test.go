@@ -74,4 +74,9 @@ func TestUpdateInObserveMode(t *testing.T) {
 	ctr, vm := n.launchVM(t, pod, 100)
 	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.SetMemoryRequirement(vm, 3*gi) })
 	must(t, update(n, pod, ctr, 2*gi, 0))
+	events := n.recorder.Events()
+	if last := events[len(events)-1]; last.Reason != agentapi.ReasonWouldRefuse ||
+		!strings.Contains(last.Message, "to 2Gi: its VM needs 3Gi") {
+		t.Errorf("Event %+v, want %s", last, agentapi.ReasonWouldRefuse)
+	}
 }

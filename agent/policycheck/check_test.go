@@ -27,9 +27,6 @@ func TestWarnings(t *testing.T) {
 			[]string{"mode: observe"}},
 		"no mode": {strings.Replace(head, "mode: enforce\n", "", 1) + rule,
 			[]string{"mode: observe, which is also the default"}},
-		"no repair": {strings.Replace(head, "enforce", "observe", 1) +
-			"memlock: {repair: prlimit}\n" + rule,
-			[]string{"mode: observe", "memlock.repair: prlimit does nothing"}},
 		"profile": {
 			head + rule + "profiles: [{name: p, podLabels: {a: b}, container: c}, {name: q, " +
 				"podLabels: {a: b, c: d}, container: c}, {name: r, podLabels: {c: d}, " +
@@ -95,12 +92,6 @@ func TestWarnings(t *testing.T) {
 				"cpu.max, memory.low]}]",
 			[]string{"rules[0].cgroupFiles: kubelet writes cpu.max, cpu.weight",
 				"rules[0].cgroupFiles: memory.low: the kernel protects only"},
-		},
-		"stops nothing": {
-			strings.Replace(head, "enforce", "observe", 1) + "lifecycle: {unattended: stop, " +
-				"hung: stop}\n" + rule,
-			[]string{"mode: observe", "lifecycle.unattended: stop does nothing while the mode is " +
-				"observe", "lifecycle.hung: stop does nothing"},
 		},
 		"stops": {head + "lifecycle: {unattended: stop, hung: stop}\n" + rule,
 			nil},

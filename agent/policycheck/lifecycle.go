@@ -8,19 +8,9 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// lifecycle warns about reactions without effect in observe mode, and about a libvirt without a
-// rule.
+// lifecycle warns about a libvirt without a rule.
 func (w *warner) lifecycle() {
 	l := w.policy.Lifecycle
-	reactions := []struct {
-		field    string
-		reaction policy.Reaction
-	}{{"unattended", l.Unattended}, {"hung", l.Hung}}
-	for _, r := range reactions {
-		if w.policy.Mode == policy.Observe && r.reaction == policy.ReactionStop {
-			w.warn("lifecycle."+r.field, "stop does nothing while the mode is observe")
-		}
-	}
 	allowsDomains := func(r policy.Rule) bool { return len(r.Domains) > 0 }
 	if l.Libvirt != nil && !slices.ContainsFunc(w.policy.Rules, allowsDomains) {
 		w.warn("lifecycle.libvirt", "no rule allows any of its domains: list some in "+

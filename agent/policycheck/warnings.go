@@ -53,9 +53,6 @@ func (w *warner) mode() {
 	}
 	w.warn("mode", "observe, which is also the default: the agent sets and refuses nothing, "+
 		"and only reports the settings that it would apply; `mode: enforce` acts")
-	if w.policy.Memlock.Repair == policy.RepairPrlimit {
-		w.warn("memlock.repair", "prlimit does nothing while the mode is observe")
-	}
 }
 
 // profiles warns about profiles whose pods an earlier profile recognises: the first one wins.

@@ -25,6 +25,9 @@ const (
 	Enforce Mode = "enforce"
 )
 
+// Observing begins every report of a decision that mode observe does not carry out.
+const Observing = "observe mode, nothing is done: "
+
 // Repair is the agent's reaction to a launcher with less lockable memory than the agent gave it.
 type Repair string
 
