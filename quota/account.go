@@ -22,6 +22,8 @@ type Account struct {
 	FreeMaintenance corev1.ResourceList // part of the maintenance share free of VMs, see [Desired]
 	Desired         corev1.ResourceList // see [Desired]
 
+	observe bool // the quota is not raised: Desired stands for status.hard
+
 	// Reservations are the reservations charged to this quota, by name.
 	Reservations []*v1alpha1.MigrationReservation
 
@@ -72,7 +74,7 @@ func (p pods) account(
 	if err != nil {
 		return Account{}, err
 	}
-	a := Account{Quota: q, OptedOut: optedOut(q, o), Base: base}
+	a := Account{Quota: q, OptedOut: optedOut(q, o), Base: base, observe: o.Observe}
 	a.Reserved, a.Outstanding = corev1.ResourceList{}, corev1.ResourceList{}
 	for _, r := range ledger {
 		if a.OptedOut || !IsActive(r) {
@@ -162,6 +164,21 @@ func compareGrantOrder(a, b *v1alpha1.MigrationReservation) int {
 	}
 	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(created(a), created(b)),
 		cmp.Compare(a.Name, b.Name))
+}
+
+// hard returns the limits that admission compares with. In mode observe these are the limits that
+// mode enforce would set.
+func (a Account) hard() corev1.ResourceList {
+	if !a.observe {
+		return a.Quota.Status.Hard
+	}
+	hard := restrictTo(a.Desired, a.Quota.Status.Hard)
+	for name, q := range a.Quota.Status.Hard {
+		if _, ok := hard[name]; !ok {
+			hard[name] = q
+		}
+	}
+	return hard
 }
 
 // hardCovers reports whether status.hard is at least this amount.

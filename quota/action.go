@@ -20,6 +20,10 @@ type Plan struct {
 	// report, and a later plan can do them.
 	Required int
 
+	// Withheld are the writes of quotas that mode observe leaves out. They are a state: report their
+	// changes. Mode enforce has none.
+	Withheld []WriteQuota
+
 	// Reports are Events about changes. Write an Event after the action of its reservation.
 	Reports []Report
 
@@ -124,13 +128,17 @@ type Report struct {
 	Migration   v1alpha1.Reference // object of the Event
 }
 
-// Reasons of reports.
+// Reasons of reports. Those beginning with Would are reports of mode observe.
 const (
 	ReasonReserved = "QuotaReserved"
 	ReasonGranted  = "QuotaGranted"
 	ReasonGrown    = "QuotaReservationGrown"
 	ReasonReleased = "QuotaReleased"
 	ReasonTimedOut = "QuotaTimedOut"
+
+	ReasonWouldReserve     = "WouldReserve"
+	ReasonWouldReserveMore = "WouldReserveMore"
+	ReasonWouldRelease     = "WouldRelease"
 )
 
 // Overrun is a quota with more use than base and without reservations. Causes: a target pod larger

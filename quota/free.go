@@ -15,7 +15,7 @@ import (
 // spec.hard. Then they match the proposal's formula hard - (used - reservations), with base for
 // hard and all targets charged.
 //
-// The result lacks a resource if kube-apiserver has not computed its use yet.
+// In mode observe, [Desired] stands for status.hard. The result lacks a resource if kube-apiserver has not computed its use yet.
 func (a Account) Free() corev1.ResourceList {
 	free := a.remaining()
 	for name, q := range free {
@@ -30,7 +30,7 @@ func (a Account) Free() corev1.ResourceList {
 // remaining returns the free amounts, below zero where overdrawn.
 func (a Account) remaining() corev1.ResourceList {
 	all := corev1.ResourceList{}
-	for name, hard := range a.Quota.Status.Hard {
+	for name, hard := range a.hard() {
 		used, known := a.Quota.Status.Used[name]
 		if !known {
 			continue

@@ -11,7 +11,7 @@ import (
 // annotate plans the namespace annotations about the shares. For each resource they show the
 // smallest amount among the quotas for launchers, as quantity strings.
 func (p *planner) annotate() []Action {
-	if p.Namespace == nil || p.terminating() {
+	if p.Namespace == nil || p.terminating() || p.o.Observe {
 		return nil
 	}
 	var vm, maintenance corev1.ResourceList

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
@@ -46,7 +47,7 @@ type planner struct {
 	expirations       []Action // statuses that end the effect of a reservation
 	statusWrites      []Action // all other statuses
 	releases          []Action
-	quotaWrites       []Action
+	quotaWrites       []WriteQuota
 	reports           []Report
 	needsLive         bool
 }
@@ -61,10 +62,10 @@ type draft struct {
 // plan orders the actions: reservations, expirations and releases, then the quotas that follow from
 // them, and finally statuses and annotations.
 func (p *planner) plan() Plan {
-	needed := slices.Concat(p.reservationWrites, p.expirations, p.releases, p.quotaWrites)
+	needed := slices.Concat(p.reservationWrites, p.expirations, p.releases, p.quotaActions())
 	return Plan{
 		Actions: slices.Concat(needed, p.statusWrites, p.annotate()), Required: len(needed),
-		Reports: p.reports, Overruns: p.overruns(), Faults: p.faults, NeedsLive: p.needsLive,
+		Withheld: p.withheld(), Reports: p.reports, Overruns: p.overruns(), Faults: p.faults, NeedsLive: p.needsLive,
 		NextPlan: p.nextPlan(),
 	}
 }
@@ -95,7 +96,8 @@ func (p *planner) reserve(e entry, all []entry) {
 	}
 	source := p.source(e, all)
 	r := &v1alpha1.MigrationReservation{}
-	r.Name, r.Namespace, r.Finalizers = e.name, e.migration.Namespace, []string{v1alpha1.Finalizer}
+	r.Name, r.Namespace = e.name, e.migration.Namespace
+	p.addFinalizer(r)
 	r.Spec.Migration = v1alpha1.Reference{Name: e.migration.Name, UID: e.migration.UID}
 	r.Spec.VMI = v1alpha1.Reference{Name: e.migration.Spec.VMIName, UID: e.vmi}
 	r.Spec.Source = reference(source)
@@ -191,9 +193,7 @@ func (p *planner) release(e entry) {
 }
 
 func (p *planner) writeReservation(was, is *v1alpha1.MigrationReservation) {
-	if is.DeletionTimestamp == nil && !slices.Contains(is.Finalizers, v1alpha1.Finalizer) {
-		is.Finalizers = append(is.Finalizers, v1alpha1.Finalizer)
-	}
+	p.addFinalizer(is)
 	if !sameReservation(was, is) {
 		p.reservationWrites = append(p.reservationWrites, UpdateReservation{is})
 	}
@@ -204,6 +204,9 @@ func (p *planner) addDraft(d draft) { p.drafts = append(p.drafts, d) }
 func (p *planner) report(
 	r *v1alpha1.MigrationReservation, kind, reason, format string, args ...any,
 ) {
+	if p.o.Observe {
+		reason, format = wouldReason(reason), policy.Observing+format
+	}
 	p.reports = append(p.reports, Report{
 		Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Reservation: r.Name,
 		Migration: r.Spec.Migration,

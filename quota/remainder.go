@@ -142,7 +142,7 @@ func roleOrder(role v1alpha1.PodRole) int {
 // setDeadline sets the deadline at the first rejection and removes it when the target exists.
 func (p *planner) setDeadline(r *v1alpha1.MigrationReservation, e entry) {
 	switch {
-	case e.target.launcher != nil:
+	case e.target.launcher != nil || p.o.Observe: // mode enforce would have raised the quota
 		r.Spec.Deadline = nil
 	case r.Spec.Deadline == nil && e.rejected():
 		r.Spec.Deadline = &metav1.Time{Time: p.Now.Add(p.o.Timeout).Truncate(time.Second)}
@@ -150,7 +150,7 @@ func (p *planner) setDeadline(r *v1alpha1.MigrationReservation, e entry) {
 }
 
 func (p *planner) expired(e entry) bool {
-	return e.target.launcher == nil && e.reservation.Spec.Deadline != nil &&
+	return !p.o.Observe && e.target.launcher == nil && e.reservation.Spec.Deadline != nil &&
 		!p.Now.Before(e.reservation.Spec.Deadline.Time)
 }
 

@@ -50,6 +50,10 @@ type Options struct {
 	// [DefaultManagerAnnotation]. "-": no manager.
 	ManagerAnnotation string
 
+	// Observe plans for mode observe: writes of quotas and namespaces are withheld, and free amounts
+	// are those of mode enforce.
+	Observe bool
+
 	// ManagerLabel is the label, with value "true", of quotas under the manager. Default:
 	// [DefaultManagerLabel].
 	ManagerLabel string

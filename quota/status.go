@@ -71,7 +71,8 @@ func (p *planner) planStatus(d draft) {
 	if d.before == nil {
 		return // create the object first
 	}
-	unstated := d.before.Status.Phase == "" && r.Status.Phase == v1alpha1.PhaseReserved
+	// Mode enforce grants a new reservation at once, and then writes the status.
+	unstated := !p.o.Observe && d.before.Status.Phase == "" && r.Status.Phase == v1alpha1.PhaseReserved
 	switch changed := !unstated && !equality.Semantic.DeepEqual(d.before.Status, r.Status); {
 	case changed && IsActive(d.before) != IsActive(r):
 		p.expirations = append(p.expirations, UpdateStatus{r})
@@ -105,6 +106,8 @@ func (p *planner) setConditions(r *v1alpha1.MigrationReservation, granted bool) 
 		reason, message = "Expired", "the deadline has passed without a target pod"
 	case granted:
 		reason, message = "InForce", "status.hard of every ResourceQuota includes it"
+	case p.o.Observe:
+		reason, message = "ObserveMode", "mode observe raises no ResourceQuota: mode enforce would"
 	}
 	p.setCondition(r, v1alpha1.ConditionGranted, granted && !expired, reason, message)
 	if expired {

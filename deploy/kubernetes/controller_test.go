@@ -89,13 +89,13 @@ type hook struct {
 
 func TestWebhooks(t *testing.T) {
 	got := map[string]hook{}
-	for _, w := range theIn[*admissionv1.ValidatingWebhookConfiguration](t, "webhooks.yaml",
+	for _, w := range theIn[*admissionv1.ValidatingWebhookConfiguration](t, "install.yaml",
 		"mooring-guard").Webhooks {
 		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy,
 			w.TimeoutSeconds)
 		got[w.Name] = newHook(w.ClientConfig, w.Rules, w.SideEffects, w.ObjectSelector)
 	}
-	for _, w := range theIn[*admissionv1.MutatingWebhookConfiguration](t, "webhooks.yaml",
+	for _, w := range theIn[*admissionv1.MutatingWebhookConfiguration](t, "install.yaml",
 		"mooring-launcher").Webhooks {
 		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy,
 			w.TimeoutSeconds)
@@ -106,16 +106,16 @@ func TestWebhooks(t *testing.T) {
 	}
 	want := map[string]hook{
 		"resourcequotas.guard.mooring.dev": {"/validate-resourcequota", "resourcequotas",
-			"UPDATE DELETE", "None", false},
+			"UPDATE DELETE", "NoneOnDryRun", false},
 		"namespaces.guard.mooring.dev": {"/validate-namespace", "namespaces", "UPDATE",
-			"None", false},
+			"NoneOnDryRun", false},
 		"virtualmachines.guard.mooring.dev": {"/validate-virtualmachine",
-			"virtualmachines virtualmachines/status", "CREATE UPDATE UPDATE", "None", false},
+			"virtualmachines virtualmachines/status", "CREATE UPDATE UPDATE", "NoneOnDryRun", false},
 		"virtualmachinerestores.guard.mooring.dev": {"/validate-virtualmachinerestore",
-			"virtualmachinerestores", "CREATE", "None", false},
+			"virtualmachinerestores", "CREATE", "NoneOnDryRun", false},
 		"launchers.guard.mooring.dev": {"/validate-launcher", "pods", "CREATE",
 			"NoneOnDryRun", true},
-		"launchers.mooring.dev": {"/mutate-launcher", "pods", "CREATE", "None", true},
+		"launchers.mooring.dev": {"/mutate-launcher", "pods", "CREATE", "NoneOnDryRun", true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("webhooks (-want +got):\n%s", diff)

@@ -110,6 +110,8 @@ func TestObjects(t *testing.T) {
 		"DaemonSet mooring-system/mooring-agent",
 		"DaemonSet mooring-system/mooring-fence",
 		"Deployment mooring-system/mooring-controller",
+		"MutatingWebhookConfiguration /mooring-launcher",
+		"ValidatingWebhookConfiguration /mooring-guard",
 		"ValidatingAdmissionPolicy /mooring-annotations",
 		"ValidatingAdmissionPolicy /mooring-launchers",
 		"ValidatingAdmissionPolicy /mooring-quota-annotations",
@@ -125,11 +127,6 @@ func TestObjects(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, objects(t, "install.yaml")); diff != "" {
 		t.Errorf("install.yaml (-want +got):\n%s", diff)
-	}
-	want = []string{"MutatingWebhookConfiguration /mooring-launcher",
-		"ValidatingWebhookConfiguration /mooring-guard"}
-	if diff := cmp.Diff(want, objects(t, "webhooks.yaml")); diff != "" {
-		t.Errorf("webhooks.yaml (-want +got):\n%s", diff)
 	}
 }
 

@@ -59,10 +59,10 @@ func quotaCommand() *cobra.Command {
 	f.add(c)
 	c.Flags().StringVar(&o.Controller, "controller", "bin/mooring-controller",
 		"the controller's program")
-	c.Flags().StringVar(&o.Webhooks, "webhooks", "deploy/kubernetes/webhooks.yaml",
-		"the controller's webhooks")
 	c.Flags().StringVar(&o.Manifest, "manifest", "deploy/kubernetes/install.yaml",
-		"CRD and rights of the controller")
+		"CRD and webhooks of the controller")
+	c.Flags().StringVar(&o.Role, "role", "deploy/kubernetes/controller-role.yaml",
+		"rights of the controller")
 	return c
 }
 

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/mooring-vm/mooring/hack/kube"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
@@ -79,7 +81,7 @@ func (c *cluster) stop() error {
 // controllerNamespace is the namespace of mooring-controller in install.yaml.
 const controllerNamespace = "mooring-system"
 
-// startController installs mooring-controller with the roles of deploy/kubernetes/install.yaml,
+// startController installs mooring-controller with the roles of deploy/kubernetes,
 // and returns when it is ready.
 func (c *cluster) startController(ctx context.Context) error {
 	if err := c.applyRoles(ctx); err != nil {
@@ -99,7 +101,8 @@ func (c *cluster) startController(ctx context.Context) error {
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	_, err = c.Plane.Start("mooring-controller", program,
-		"--kubeconfig="+kubeconfig, "--lease-namespace="+controllerNamespace, "--listen="+listen)
+		"--mode=enforce", "--kubeconfig="+kubeconfig,
+		"--lease-namespace="+controllerNamespace, "--listen="+listen)
 	if err != nil {
 		return err
 	}
@@ -109,15 +112,19 @@ func (c *cluster) startController(ctx context.Context) error {
 	})
 }
 
-// applyRoles applies the controller's CRD and roles, but not the controller itself.
+// applyRoles applies the controller's CRD and its roles of mode enforce, but not the controller.
 func (c *cluster) applyRoles(ctx context.Context) error {
-	text, err := os.ReadFile("deploy/kubernetes/install.yaml")
-	if err != nil {
-		return err
-	}
-	objects, err := kube.Decode(bytes.NewReader(text))
-	if err != nil {
-		return err
+	var objects []*unstructured.Unstructured
+	for _, file := range []string{"install.yaml", "controller-role.yaml"} {
+		text, err := os.ReadFile(filepath.Join("deploy", "kubernetes", file))
+		if err != nil {
+			return err
+		}
+		some, err := kube.Decode(bytes.NewReader(text))
+		if err != nil {
+			return err
+		}
+		objects = append(objects, some...)
 	}
 	kinds := []string{
 		"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole",

@@ -148,7 +148,7 @@ func (m *migration) rejected() bool {
 
 // startController starts mooring-controller, and waits until the target pod has its room.
 func (m *migration) startController(ctx context.Context) error {
-	m.screen.step("starting mooring-controller, with the roles of deploy/kubernetes/install.yaml")
+	m.screen.step("starting mooring-controller, with the roles of deploy/kubernetes/controller-role.yaml")
 	base := m.memory(m.quota.Status.Hard)
 	err := m.screen.during("mooring-controller reserves the room for the target pod", func() error {
 		if err := m.cluster.startController(ctx); err != nil {

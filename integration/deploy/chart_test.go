@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/hack/kube"
 )
 
@@ -58,7 +60,7 @@ func TestValuesAreChecked(t *testing.T) {
 		"unknown value below": {[]string{"--set=agent.enable=false"}, []string{"enable"}},
 		"mode": {[]string{"--set=mode=strict"},
 			[]string{"mode", "observe", "enforce"}},
-		"webhooks": {[]string{"--set=webhooks.enabled=maybe"}, []string{"enabled", "auto"}},
+		"webhooks": {[]string{"--set=webhooks.enabled=maybe"}, []string{"enabled", "boolean"}},
 		"failure policy": {[]string{"--set=webhooks.failurePolicy=ignore"},
 			[]string{"failurePolicy", "Ignore", "Fail"}},
 		"no number": {[]string{"--set-string=controller.replicas=2"},
@@ -75,8 +77,6 @@ func TestValuesAreChecked(t *testing.T) {
 			[]string{"digest", "sha256"}},
 		"prefix without a slash": {[]string{"--set=controller.quota.annotationPrefix=example.com"},
 			[]string{"annotationPrefix"}},
-		"enforce without rules": {[]string{"--set=mode=enforce"},
-			[]string{"agent.policy", "--set-file"}},
 		"two modes": {[]string{"--set=mode=enforce", "--set-file=agent.policy=" + observing},
 			[]string{`agent.policy has mode "observe", and mode is "enforce"`}},
 		"clean-up below an agent": {[]string{"--set=nodeCleanup.enabled=true"},
@@ -96,11 +96,10 @@ func TestValuesAreChecked(t *testing.T) {
 }
 
 func TestParts(t *testing.T) {
-	const hooks = "--set=webhooks.enabled=true"
-	all := decode(t, render(t, hooks))
+	all := decode(t, render(t))
 	tests := map[string]struct {
 		args    []string
-		without []string // missing compared with the defaults with webhooks
+		without []string // missing compared with the defaults
 		with    []string
 	}{
 		"no agent": {
@@ -153,7 +152,7 @@ func TestParts(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := decode(t, render(t, append([]string{hooks}, tt.args...)...))
+			got := decode(t, render(t, tt.args...))
 			for _, object := range tt.without {
 				if got[object] != nil || all[object] == nil {
 					t.Errorf("%s: there %t, by default %t", object, got[object] != nil,
@@ -189,59 +188,88 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// The modes differ in the node policy's mode, the actions of the admission policies, the
+// controller's mode and its rights, and in nothing else.
 func TestModes(t *testing.T) {
-	for mode, args := range map[string][]string{"observe": nil, "enforce": enforce()} {
+	const mode = "--set=mode=enforce"
+	for name, args := range map[string][]string{"observe": nil, "enforce": {mode}} {
 		objects := decode(t, render(t, args...))
-		policy, _, _ := unstructured.NestedString(objects["ConfigMap mooring-agent"].Object, "data",
+		text, _, _ := unstructured.NestedString(objects["ConfigMap mooring-agent"].Object, "data",
 			"policy.yaml")
-		if diff := cmp.Diff(read(t, "../../deploy/policy/"+mode+".yaml"),
-			strings.TrimSpace(policy)); diff != "" {
-			t.Errorf("%s: node policy (-want +got):\n%s", mode, diff)
+		if diff := cmp.Diff(read(t, "../../deploy/policy/"+name+".yaml"),
+			strings.TrimSpace(text)); diff != "" {
+			t.Errorf("%s: node policy (-want +got):\n%s", name, diff)
 		}
-		for _, name := range policies() {
-			binding := objects["ValidatingAdmissionPolicyBinding "+name]
+		for _, admission := range policies() {
+			binding := objects["ValidatingAdmissionPolicyBinding "+admission]
 			actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec",
 				"validationActions")
 			if want := map[string]string{"observe": "[Warn Audit]",
-				"enforce": "[Deny Audit]"}[mode]; fmt.Sprint(actions) != want {
-				t.Errorf("%s: %s does %v, want %s", mode, name, actions, want)
+				"enforce": "[Deny Audit]"}[name]; fmt.Sprint(actions) != want {
+				t.Errorf("%s: %s does %v, want %s", name, admission, actions, want)
 			}
+		}
+	}
+	changed := regexp.MustCompile(
+		`mode: (observe|enforce)|--mode=|\[(Warn|Deny), Audit\]|checksum/policy|verbs: \[.*\]`)
+	observe, enforce := strings.Split(render(t), "\n"), strings.Split(render(t, mode), "\n")
+	if len(observe) != len(enforce) {
+		t.Fatalf("%d lines in mode observe, %d in mode enforce", len(observe), len(enforce))
+	}
+	for i, line := range observe {
+		if line != enforce[i] && !changed.MatchString(line) {
+			t.Errorf("the modes differ:\n%s\n%s", line, enforce[i])
 		}
 	}
 }
 
-// In mode observe, the controller halts no VM and has no right to write VMs.
-func TestVMsAreHaltedInModeEnforce(t *testing.T) {
+// A policy without a mode gets the chart's.
+func TestPolicyWithoutMode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	text := "---\napiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	objects := decode(t, render(t, "--set=mode=enforce", "--set-file=agent.policy="+file))
+	got, _, _ := unstructured.NestedString(objects["ConfigMap mooring-agent"].Object, "data",
+		"policy.yaml")
+	if p, err := policy.Parse([]byte(got)); err != nil || p.Mode != policy.Enforce {
+		t.Errorf("got %v, %v:\n%s", p, err, got)
+	}
+}
+
+// In mode observe the controller has no right to write VMs, quotas and namespaces.
+func TestRightsFollowTheMode(t *testing.T) {
+	const off = "--set=controller.args={--halt-vms=false}"
 	tests := map[string]struct {
-		args          []string
-		observe, halt bool
+		args         []string
+		writes, halt bool
 	}{
-		"observe": {nil, true, false},
-		"enforce": {enforce(), false, true},
-		"enforce, but for that": {append(enforce(), "--set=controller.args={--halt-vms=false}"),
-			false, false},
-		"observe, but for that": {[]string{"--set=controller.args={--workers=2,--halt-vms}"},
-			true, true},
-		"the last one counts": {
-			[]string{"--set=controller.args={--halt-vms=false,--halt-vms=true}"}, true, true},
-		"enforce, without webhooks": {append(enforce(), "--set=webhooks.enabled=false"),
-			false, true},
+		"observe":                   {nil, false, false},
+		"observe, and halt":         {[]string{"--set=controller.args={--halt-vms}"}, false, false},
+		"enforce":                   {enforce(), true, true},
+		"enforce, but for VMs":      {append(enforce(), off), true, false},
+		"enforce, without webhooks": {append(enforce(), "--set=webhooks.enabled=false"), true, true},
+		"the last one counts": {append(enforce(),
+			"--set=controller.args={--halt-vms=false,--halt-vms=true}"), true, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			text := render(t, tt.args...)
-			if got := strings.Contains(text, "- --halt-vms=false\n        - "+
-				"--log-format=json\n"); got != tt.observe {
-				t.Errorf("the chart's flag is there: %t, want %t", got, tt.observe)
-			}
-			if got := verbs(t, decode(t, text)["ClusterRole mooring-controller"],
-				"virtualmachines"); slices.Contains(got, "patch") != tt.halt {
-				t.Errorf("of VMs it may %v, want patch among it: %t", got, tt.halt)
+			role := decode(t, render(t, tt.args...))["ClusterRole mooring-controller"]
+			for resource, want := range map[string]bool{"resourcequotas": tt.writes,
+				"namespaces": tt.writes, "virtualmachines": tt.halt} {
+				got := verbs(t, role, resource)
+				writes := slices.ContainsFunc(got, func(verb string) bool {
+					return !slices.Contains([]string{"get", "list", "watch"}, verb)
+				})
+				if writes != want {
+					t.Errorf("of %s it may %v, want a write among it: %t", resource, got, want)
+				}
 			}
 		})
 	}
-	without := decode(t,
-		render(t, "--set=webhooks.enabled=false"))["ClusterRole mooring-controller"]
+	without := decode(t, render(t, "--set=webhooks.enabled=false",
+		off))["ClusterRole mooring-controller"]
 	if got := verbs(t, without, "virtualmachines"); len(got) > 0 {
 		t.Errorf("of VMs a controller may %v that neither halts them nor is asked about them", got)
 	}

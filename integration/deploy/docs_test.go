@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestWebhooksInDocs compares the page's table with webhooks.yaml, and with the same webhooks under
+// TestWebhooksInDocs compares the page's table with install.yaml, and with the same webhooks under
 // failure policy Fail.
 func TestWebhooksInDocs(t *testing.T) {
 	page := read(t, "../../docs/reference/webhooks.md")
-	byDefault := documented(t, page, read(t, "../../deploy/kubernetes/webhooks.yaml"))
+	byDefault := documented(t, page, read(t, "../../deploy/kubernetes/install.yaml"))
 	want := documented(t, page,
-		render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
+		render(t, append(enforce(), "--set=webhooks.failurePolicy=Fail")...))
 	for name, cells := range want {
 		failure := byDefault[name][1]
 		if cells[1] != failure {

@@ -27,7 +27,7 @@ func startFailing(t *testing.T) (*policyTest, *kubevirttest.Cluster, *kubevirtv1
 		t.Fatal(err)
 	}
 	c.AwaitRunning(t, p.instance(t, vm))
-	apply(t, c.Plane, render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
+	apply(t, c.Plane, render(t, append(enforce(), "--set=webhooks.failurePolicy=Fail")...))
 	create := func(ctx context.Context) error {
 		return p.admin.Create(ctx, p.vm("other", kubevirtv1.RunStrategyAlways, nil),
 			client.DryRunAll)

@@ -83,7 +83,7 @@ func TestHelm(t *testing.T) {
 func release(t *testing.T, last []string) {
 	t.Helper()
 	u := newInstallation(t)
-	u.objects = apply(t, u.plane, render(t, "--set=webhooks.enabled=true"))
+	u.objects = apply(t, u.plane, render(t))
 	u.remove(t) // objects applied by other tests do not belong to this release
 	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}
 	do := func(args ...string) {

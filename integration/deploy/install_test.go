@@ -22,7 +22,6 @@ func TestInstallIsAccepted(t *testing.T) {
 		t.Errorf("%d objects", n)
 	}
 	apply(t, plane, manifest)
-	apply(t, plane, read(t, "../../deploy/kubernetes/webhooks.yaml"))
 	apply(t, plane, read(t, "../../deploy/kubernetes/agent-role.yaml"))
 	apply(t, plane, read(t, "../../deploy/kubernetes/controller-role.yaml"))
 	apply(t, plane, render(t, "--set=networkPolicy.enabled=true"))
@@ -82,8 +81,7 @@ func TestControllerIsRestricted(t *testing.T) {
 func TestReapplyKeepsWhatTheControllerFillsIn(t *testing.T) {
 	plane := kubetest.Start(t)
 	admin := clientFor(t, plane.Config())
-	const hooks = "--set=webhooks.enabled=true"
-	apply(t, plane, render(t, hooks))
+	apply(t, plane, render(t))
 	guard := &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "mooring-guard"}}
 	patch := client.RawPatch(types.JSONPatchType,
@@ -98,7 +96,7 @@ func TestReapplyKeepsWhatTheControllerFillsIn(t *testing.T) {
 	if err := admin.Patch(t.Context(), secret, patch); err != nil {
 		t.Fatal(err)
 	}
-	apply(t, plane, render(t, hooks, "--set=webhooks.timeoutSeconds=7"))
+	apply(t, plane, render(t, "--set=webhooks.timeoutSeconds=7"))
 	for _, o := range []client.Object{guard, secret} {
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func TestMissingKubeVirtIsReported(t *testing.T) {
 // flag.
 func TestHelmTakesOver(t *testing.T) {
 	u := newInstallation(t)
-	u.objects = apply(t, u.plane, render(t, "--set=webhooks.enabled=true"))
+	u.objects = apply(t, u.plane, render(t))
 	u.remove(t) // objects applied by other tests differ from install.yaml
 	apply(t, u.plane, read(t, "../../deploy/kubernetes/install.yaml"))
 	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}

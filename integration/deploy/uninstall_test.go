@@ -321,7 +321,9 @@ func TestUninstallAfterwards(t *testing.T) {
 		case "Namespace":
 			continue
 		case "CustomResourceDefinition":
-			crd = o
+			if strings.HasPrefix(o.GetName(), "migrationreservations.") {
+				crd = o
+			}
 		}
 		if err := u.admin.Delete(t.Context(), o); client.IgnoreNotFound(err) != nil {
 			t.Fatal(err)

@@ -33,36 +33,34 @@ func configurations() []string {
 		"MutatingWebhookConfiguration mooring-launcher"}
 }
 
-// A first install must refuse no request. The API server calls webhooks only in enforce mode or on
-// demand. The controller serves them before.
-func TestWebhooksFollowTheMode(t *testing.T) {
-	const on, off = "--set=webhooks.enabled=true", "--set=webhooks.enabled=false"
+// The API server calls webhooks in both modes. In mode observe the controller only reports.
+func TestWebhooksAreServed(t *testing.T) {
+	const off = "--set=webhooks.enabled=false"
 	tests := map[string]struct {
-		args          []string
-		called, ready bool
+		args   []string
+		served bool
 	}{
-		"observe":               {nil, false, true},
-		"observe, switched on":  {[]string{on}, true, true},
-		"enforce":               {enforce(), true, true},
-		"enforce, switched off": {append(enforce(), off), false, false},
-		"no controller":         {[]string{on, "--set=controller.enabled=false"}, false, false},
-		"enforce, no controller": {append(enforce(), "--set=controller.enabled=false"),
-			false, false},
+		"observe":                {nil, true},
+		"observe, switched off":  {[]string{off}, false},
+		"enforce":                {enforce(), true},
+		"enforce, switched off":  {append(enforce(), off), false},
+		"no controller":          {[]string{"--set=controller.enabled=false"}, false},
+		"enforce, no controller": {append(enforce(), "--set=controller.enabled=false"), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := decode(t, render(t, tt.args...))
 			for _, configuration := range configurations() {
-				if (all[configuration] != nil) != tt.called {
+				if (all[configuration] != nil) != tt.served {
 					t.Errorf("%s: there %t, want %t", configuration, all[configuration] != nil,
-						tt.called)
+						tt.served)
 				}
 			}
 			secret, served := all["Secret mooring-webhook-certificates"] != nil,
 				serves(t, all["Deployment mooring-controller"])
-			if secret != tt.ready || served != tt.ready {
+			if secret != tt.served || served != tt.served {
 				t.Errorf("there is a Secret: %t, the controller serves: %t; want %t", secret,
-					served, tt.ready)
+					served, tt.served)
 			}
 		})
 	}
@@ -89,13 +87,7 @@ func serves(t *testing.T, deployment *unstructured.Unstructured) bool {
 // With Fail and without a controller, Kubernetes must still be able to delete a namespace with its
 // quotas.
 func TestFailIsForVMsAlone(t *testing.T) {
-	got := map[string]string{}
-	all := decode(t, render(t, append(enforce(), "--set=webhooks.failurePolicy=Fail")...))
-	for _, configuration := range configurations() {
-		for _, hook := range webhooks(t, all[configuration]) {
-			got[hook["name"].(string)] = hook["failurePolicy"].(string)
-		}
-	}
+	got := failurePolicies(t, append(enforce(), "--set=webhooks.failurePolicy=Fail")...)
 	want := map[string]string{
 		"resourcequotas.guard.mooring.dev": "Ignore", "namespaces.guard.mooring.dev": "Ignore",
 		"virtualmachines.guard.mooring.dev":        "Fail",
@@ -105,6 +97,23 @@ func TestFailIsForVMsAlone(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("failure policies (-want +got):\n%s", diff)
 	}
+	for name, policy := range failurePolicies(t, "--set=webhooks.failurePolicy=Fail") {
+		if policy != "Ignore" {
+			t.Errorf("%s in mode observe: %s", name, policy)
+		}
+	}
+}
+
+// failurePolicies returns the failure policies of the webhooks by name.
+func failurePolicies(t *testing.T, args ...string) map[string]string {
+	t.Helper()
+	all, objects := map[string]string{}, decode(t, render(t, args...))
+	for _, configuration := range configurations() {
+		for _, hook := range webhooks(t, objects[configuration]) {
+			all[hook["name"].(string)] = hook["failurePolicy"].(string)
+		}
+	}
+	return all
 }
 
 // TestFailKeepsNoNamespace leaves webhooks with Fail unanswered. Launchers are refused. Kubernetes'
@@ -112,7 +121,7 @@ func TestFailIsForVMsAlone(t *testing.T) {
 func TestFailKeepsNoNamespace(t *testing.T) {
 	plane := kubetest.Start(t)
 	p := newPolicyTest(t, plane)
-	apply(t, plane, render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
+	apply(t, plane, render(t, append(enforce(), "--set=webhooks.failurePolicy=Fail")...))
 	launcher := p.pod("launcher", nil)
 	launcher.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher"}
 	create := func(ctx context.Context) error {

@@ -39,7 +39,7 @@ func start(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	return c, p
 }
 
-// install applies install.yaml, and controller-role.yaml for a controller allowed to halt VMs.
+// install applies install.yaml, and controller-role.yaml for a controller in mode enforce.
 func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}
@@ -63,7 +63,7 @@ func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	}
 	p := &program{plane: c.Plane, name: name, listen: fmt.Sprintf("127.0.0.1:%d", port)}
 	t.Cleanup(func() { p.stop(t) })
-	p.args = []string{controllerprogram.Name, "--kubeconfig=" + kubeconfig,
+	p.args = []string{controllerprogram.Name, "--mode=enforce", "--kubeconfig=" + kubeconfig,
 		"--lease-namespace=" + system, "--listen=" + p.listen, "--log-level=debug"}
 	return p
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook"
 )
 
-// startServing is start with the webhooks of webhooks.yaml until t ends. The API server calls them
+// startServing is start with the webhooks of install.yaml until t ends. The API server calls them
 // by localhost, because the cluster has no Services.
 func startServing(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	t.Helper()
@@ -66,13 +66,13 @@ func manifests(t *testing.T, file string, kinds ...string) []*unstructured.Unstr
 	})
 }
 
-// applyWebhooks registers the webhooks of webhooks.yaml with another address.
+// applyWebhooks registers the webhooks of install.yaml with another address.
 func applyWebhooks(t *testing.T, c *kubevirttest.Cluster, base string) {
 	t.Helper()
-	all := manifests(t, "webhooks.yaml", "ValidatingWebhookConfiguration",
+	all := manifests(t, "install.yaml", "ValidatingWebhookConfiguration",
 		"MutatingWebhookConfiguration")
 	if len(all) != 2 {
-		t.Fatalf("webhooks.yaml has %d webhook configurations, want 2", len(all))
+		t.Fatalf("install.yaml has %d webhook configurations, want 2", len(all))
 	}
 	for _, o := range all {
 		if err := kube.ServeAt(base, o); err != nil {

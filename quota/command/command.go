@@ -62,7 +62,7 @@ func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) 
 	// The only way to set the logger of the libraries.
 	klog.SetSlogLogger(logger)
 	runtimelog.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	logger.Info("the controller starts", "version", build.String())
+	logger.Info("the controller starts", "version", build.String(), "mode", config.Mode)
 	p, err := newProgram(ctx, config, logger)
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)

@@ -33,6 +33,7 @@ func TestCommandErrors(t *testing.T) {
 			`--log-format "xml": want text or json`},
 		"log level":   {[]string{"--log-level=loud"}, `"loud"`},
 		"an argument": {[]string{"vms"}, "vms"},
+		"mode":        {[]string{"--mode=watch"}, `--mode "watch": want observe or enforce`},
 		"no workers":  {[]string{"--workers=0"}, "--workers 0: want 1 or more"},
 		"no time": {[]string{"--rejected-timeout=10ms"},
 			"--rejected-timeout 10ms: want 1s or more"},
@@ -77,7 +78,7 @@ func TestDocumentedFlagsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	flags := Command(buildinfo.Info{}, io.Discard).Flags()
-	of := map[string]bool{"server-side": true} // a flag of kubectl
+	of := map[string]bool{"server-side": true, "field-selector": true} // flags of kubectl
 	for _, found := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(string(text),
 		-1) {
 		if flags.Lookup(found[1]) == nil && !of[found[1]] {

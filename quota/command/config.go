@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 	"github.com/mooring-vm/mooring/internal/logflags"
 	"github.com/mooring-vm/mooring/quota"
@@ -15,6 +16,7 @@ import (
 
 // Config holds the controller's flags.
 type Config struct {
+	Mode           policy.Mode
 	Kubeconfig     string
 	Listen         string
 	LeaseNamespace string
@@ -30,6 +32,7 @@ type Config struct {
 // DefaultConfig returns the defaults of all flags.
 func DefaultConfig() Config {
 	return Config{
+		Mode:           policy.Observe,
 		Kubeconfig:     kubeclient.InCluster,
 		Listen:         ":9809",
 		LeaderElection: true,
@@ -43,6 +46,8 @@ func DefaultConfig() Config {
 
 // addFlags binds the flags to c. The present values are the defaults.
 func (c *Config) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar((*string)(&c.Mode), "mode", string(c.Mode), "observe or enforce: report "+
+		"decisions about quotas, VMs and pods, or carry them out")
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig,
 		"kubeconfig file, or "+kubeclient.InCluster+" for the pod's service account")
 	flags.StringVar(&c.Listen, "listen", c.Listen, "TCP address for /metrics, /healthz and "+
@@ -63,6 +68,9 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 
 // check returns the first invalid flag.
 func (c *Config) check() error {
+	if c.Mode != policy.Observe && c.Mode != policy.Enforce {
+		return fmt.Errorf("--mode %q: want %s or %s", c.Mode, policy.Observe, policy.Enforce)
+	}
 	if c.Workers < 1 {
 		return fmt.Errorf("--workers %d: want 1 or more", c.Workers)
 	}

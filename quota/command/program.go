@@ -18,6 +18,7 @@ import (
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 	"github.com/mooring-vm/mooring/internal/serve"
 	"github.com/mooring-vm/mooring/quota/controller"
@@ -37,6 +38,7 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	if err != nil {
 		return nil, err
 	}
+	config.Quota.Observe = config.Mode == policy.Observe
 	registry := prometheus.NewRegistry()
 	quotas, err := controller.Add(m, controller.Options{
 		Quota: config.Quota, Workers: config.Workers, Halt: config.Halt,
@@ -45,7 +47,7 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	if err != nil {
 		return nil, err
 	}
-	serving, err := addWebhooks(m, config, logger)
+	serving, err := addWebhooks(m, config, registry, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -9,18 +9,24 @@ import (
 	"os"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/webhook"
 	"github.com/mooring-vm/mooring/quota/webhook/launcher"
+	"github.com/mooring-vm/mooring/quota/webhook/observe"
 )
 
 // namespaceFile holds the name of the pod's namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// webhookReporter is the name of the webhooks in Events.
+const webhookReporter = "mooring-webhooks"
 
 // WebhookConfig holds the flags of the webhooks.
 type WebhookConfig struct {
@@ -93,7 +99,7 @@ func ownUser(namespace string) string {
 
 // addWebhooks adds the webhooks unless they are off, and returns their probe check.
 func addWebhooks(
-	m manager.Manager, config Config, logger *slog.Logger,
+	m manager.Manager, config Config, registry prometheus.Registerer, logger *slog.Logger,
 ) (func(*http.Request) error, error) {
 	if config.Webhook.Listen == "" {
 		return func(*http.Request) error { return nil }, nil
@@ -102,7 +108,11 @@ func addWebhooks(
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: %w", err)
 	}
-	return webhook.Add(m, config.Webhook.options(namespace, config.Quota, logger))
+	options := config.Webhook.options(namespace, config.Quota, logger)
+	if config.Mode == policy.Observe {
+		options.Observe = observe.New(m.GetEventRecorder(webhookReporter), registry)
+	}
+	return webhook.Add(m, options)
 }
 
 // namespace returns the controller's own namespace.

@@ -17,13 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/quota"
 )
 
 const (
-	// ReasonHalted is the reason of the Event on a halted VM.
-	ReasonHalted = "InsufficientResourceQuota"
+	// ReasonHalted is the reason of the Event on a halted VM, ReasonWouldHalt that of mode observe.
+	ReasonHalted    = "InsufficientResourceQuota"
+	ReasonWouldHalt = "WouldHalt"
 
 	actionHalt = "HaltVM"
 )
@@ -37,11 +39,14 @@ type Halter struct {
 
 	mu    sync.Mutex
 	since map[types.NamespacedName]time.Time // first sight of each VMI without room
+	// reported holds the UIDs of the VMs that mode enforce would halt, by VMI.
+	reported map[types.NamespacedName]types.UID
 }
 
 // NewHalter returns a Halter.
 func NewHalter(r *Reconciler) *Halter {
-	return &Halter{Reconciler: r, since: map[types.NamespacedName]time.Time{}}
+	return &Halter{Reconciler: r, since: map[types.NamespacedName]time.Time{},
+		reported: map[types.NamespacedName]types.UID{}}
 }
 
 // minShortage is how long a VM must lack room before it is halted. Kubernetes needs some seconds to
@@ -70,6 +75,7 @@ func (h *Halter) haltDelay(name types.NamespacedName, lacks bool) time.Duration 
 	defer h.mu.Unlock()
 	if !lacks {
 		delete(h.since, name)
+		delete(h.reported, name)
 		return 0
 	}
 	if _, known := h.since[name]; !known {
@@ -155,6 +161,10 @@ func (h *Halter) halt(
 	if vm.UID != uid || vm.DeletionTimestamp != nil || isHalted(vm) {
 		return nil
 	}
+	if h.Options.Observe {
+		h.reportWouldHalt(vm, why)
+		return nil
+	}
 	patch, err := h.haltPatch(vm, why)
 	if err != nil {
 		return err
@@ -173,6 +183,22 @@ func (h *Halter) halt(
 	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonHalted, actionHalt, "%s",
 		plaintext.Cut(note, maxNote))
 	return nil
+}
+
+// reportWouldHalt reports once which VM mode enforce would halt. KubeVirt names a VMI after its VM.
+func (h *Halter) reportWouldHalt(vm *kubevirtv1.VirtualMachine, why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := client.ObjectKeyFromObject(vm)
+	if h.reported[name] == vm.UID {
+		return
+	}
+	h.reported[name] = vm.UID
+	note := policy.Observing + "would halt the VM: its launcher pod does not fit into the quota, " +
+		"which keeps room for migrations: " + why
+	h.Logger.Info(note, "vm", name.String())
+	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonWouldHalt, actionHalt, "%s",
+		plaintext.Cut(note, maxNote))
 }
 
 func isHalted(vm *kubevirtv1.VirtualMachine) bool {

@@ -16,6 +16,8 @@ const (
 	outcomeDone     = "done"
 	outcomeConflict = "conflict"
 	outcomeFailed   = "failed"
+
+	outcomeWithheld = "withheld" // mode observe
 )
 
 // NewMetrics returns registered metrics that start at zero.
@@ -52,6 +54,7 @@ func (m *Metrics) startAtZero() {
 			m.writes.WithLabelValues(string(k), outcome)
 		}
 	}
+	m.writes.WithLabelValues(string(kindQuota), outcomeWithheld)
 	for _, at := range []string{readCache, readLedger, readLive} {
 		m.reads.WithLabelValues(at)
 	}
@@ -66,6 +69,10 @@ func (m *Metrics) countWrite(k kind, err error) {
 		outcome = outcomeFailed
 	}
 	m.writes.WithLabelValues(string(k), outcome).Inc()
+}
+
+func (m *Metrics) countWithheld() {
+	m.writes.WithLabelValues(string(kindQuota), outcomeWithheld).Inc()
 }
 
 func (m *Metrics) countRead(at string) { m.reads.WithLabelValues(at).Inc() }

@@ -43,6 +43,7 @@ type namespace struct {
 	cacheStale bool   // read ledger and quotas live before the next use of the cache
 	conflicts  int    // in a row
 	states     states // reported so far
+	withheld   withheld
 	estimates  estimates
 }
 

@@ -113,6 +113,9 @@ func (r *Reconciler) execute(
 		return reconcile.Result{}, err
 	}
 	ns.conflicts = 0
+	if s.Live || !plan.NeedsLive {
+		r.reportWithheld(ns, s, plan.Withheld)
+	}
 	again := r.requeueAfter(plan, r.reportStates(ns, plan), ns.estimates.firstExpiry())
 	if !all {
 		return reconcile.Result{RequeueAfter: reportDelay, Priority: new(handler.LowPriority)}, nil

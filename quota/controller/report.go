@@ -48,13 +48,13 @@ func (r *Reconciler) report(namespace string, done quota.Action, reports []quota
 func causes(a quota.Action) (reservation string, reasons []string) {
 	switch a := a.(type) {
 	case quota.CreateReservation:
-		return a.Reservation.Name, []string{quota.ReasonReserved}
+		return a.Reservation.Name, []string{quota.ReasonReserved, quota.ReasonWouldReserve}
 	case quota.UpdateReservation:
-		return a.Reservation.Name, []string{quota.ReasonGrown}
+		return a.Reservation.Name, []string{quota.ReasonGrown, quota.ReasonWouldReserveMore}
 	case quota.UpdateStatus:
 		return a.Reservation.Name, []string{quota.ReasonGranted, quota.ReasonTimedOut}
 	case quota.ReleaseReservation:
-		return a.Reservation.Name, []string{quota.ReasonReleased}
+		return a.Reservation.Name, []string{quota.ReasonReleased, quota.ReasonWouldRelease}
 	}
 	return "", nil
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/webhook/observe"
 )
 
 // bare is a manager with a given mapper.
@@ -87,6 +88,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	NewMetrics(registry)
+	observe.New(nil, registry)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

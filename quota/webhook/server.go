@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/certificates"
 	"github.com/mooring-vm/mooring/quota/webhook/guard"
 	"github.com/mooring-vm/mooring/quota/webhook/launcher"
+	"github.com/mooring-vm/mooring/quota/webhook/observe"
 )
 
 // Names of the webhook configurations.
@@ -38,7 +39,10 @@ type Options struct {
 	Names  []string             // DNS names used by the API server
 	Secret types.NamespacedName // holds the certificates
 
-	Quota  quota.Options
+	Quota quota.Options
+	// Observe reports the decisions of mode observe. Nil: mode enforce.
+	Observe *observe.Reporter
+
 	Exempt []string // users and groups exempt from the guard
 	Shim   launcher.Shim
 	Logger *slog.Logger
@@ -92,7 +96,7 @@ func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 	cluster := virt.Cached(m.GetAPIReader(), clusterPeriod)
 	g := guard.Config{
 		Live: m.GetAPIReader(), Client: m.GetClient(), Cluster: cluster, Shim: o.Shim.Image != "",
-		Quota: o.Quota, Exempt: exempt, Logger: o.Logger,
+		Quota: o.Quota, Exempt: exempt, Observe: o.Observe, Logger: o.Logger,
 	}
 	return map[string]admission.Handler{
 		"/validate-resourcequota":         guard.NewQuota(g),
@@ -101,6 +105,6 @@ func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 		"/validate-virtualmachinerestore": guard.NewRestore(g),
 		"/validate-launcher":              guard.NewLauncher(g),
 		"/mutate-launcher": launcher.New(launcher.Config{Reader: m.GetAPIReader(),
-			Cluster: cluster, Shim: o.Shim, Logger: o.Logger}),
+			Cluster: cluster, Shim: o.Shim, Observe: o.Observe, Logger: o.Logger}),
 	}
 }

@@ -21,8 +21,8 @@ import (
 // Options are the parameters of a measurement.
 type Options struct {
 	Controller string // path of the program
-	Manifest   string // install.yaml: CRD and rights
-	Webhooks   string // webhooks.yaml
+	Manifest   string // install.yaml: CRD and webhooks
+	Role       string // controller-role.yaml: rights of mode enforce
 	Namespaces int
 	VMs        int   // of each namespace
 	Sizes      []int // numbers of simultaneous migrations: a multiple of Namespaces, or fewer

@@ -71,7 +71,7 @@ func (b *testBed) startController(ctx context.Context, more ...string) (*control
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	c := &controller{url: "http://" + listen}
-	args := append([]string{"--kubeconfig=" + kubeconfig, "--lease-namespace=" + system,
+	args := append([]string{"--mode=enforce", "--kubeconfig=" + kubeconfig, "--lease-namespace=" + system,
 		"--listen=" + listen}, more...)
 	c.process, err = b.plane.Start("mooring-controller", program, args...)
 	if err != nil {

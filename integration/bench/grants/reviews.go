@@ -12,7 +12,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -107,11 +106,8 @@ func (b *testBed) reviewOnce(
 
 // register creates the webhook configurations, so that the controller writes its CA bundle there.
 func (b *testBed) register(ctx context.Context, url string) error {
-	text, err := os.ReadFile(b.Webhooks)
-	if err != nil {
-		return err
-	}
-	objects, err := kube.Decode(bytes.NewReader(text))
+	objects, err := manifests(b.Manifest, "ValidatingWebhookConfiguration",
+		"MutatingWebhookConfiguration")
 	if err != nil {
 		return err
 	}

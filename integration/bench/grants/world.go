@@ -35,28 +35,33 @@ const (
 // memory is the charge of a launcher.
 func memory() resource.Quantity { return resource.MustParse("1Gi") }
 
-// install applies the controller's requirements from install.yaml, without the controller and
-// policies.
+// install applies the controller's requirements, without the controller, webhooks and policies.
 func (b *testBed) install(ctx context.Context) error {
-	text, err := os.ReadFile(b.Manifest)
-	if err != nil {
-		return err
-	}
-	objects, err := kube.Decode(bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	kinds := []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole",
-		"ClusterRoleBinding", "Role", "RoleBinding", "Secret"}
-	for _, o := range objects {
-		if !slices.Contains(kinds, o.GetKind()) {
-			continue
-		}
-		if err := b.apply(ctx, o); err != nil {
+	for _, file := range []string{b.Manifest, b.Role} {
+		objects, err := manifests(file, "Namespace", "CustomResourceDefinition", "ServiceAccount",
+			"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret")
+		if err != nil {
 			return err
+		}
+		for _, o := range objects {
+			if err := b.apply(ctx, o); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// manifests returns the objects of these kinds in a file.
+func manifests(file string, kinds ...string) ([]*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := kube.Decode(bytes.NewReader(text))
+	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return !slices.Contains(kinds, o.GetKind())
+	}), err
 }
 
 func (b *testBed) apply(ctx context.Context, o *unstructured.Unstructured) error {

@@ -28,11 +28,11 @@ func read(t *testing.T, path ...string) string {
 }
 
 // TestDocumentedWebhooks compares the table and the common settings in docs/reference/webhooks.md
-// with webhooks.yaml.
+// with install.yaml.
 func TestDocumentedWebhooks(t *testing.T) {
 	docs := read(t, "docs", "reference", "webhooks.md")
 	found := 0
-	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "webhooks.yaml"),
+	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "install.yaml"),
 		"\n---\n") {
 		all := &registrationv1.ValidatingWebhookConfiguration{} // has all fields compared here
 		if err := yaml.Unmarshal([]byte(document), all); err != nil ||
@@ -55,7 +55,7 @@ func TestDocumentedWebhooks(t *testing.T) {
 		}
 	}
 	if found != 6 {
-		t.Errorf("webhooks.yaml has %d webhooks, want 6", found)
+		t.Errorf("install.yaml has %d webhooks, want 6", found)
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/virt"
+	"github.com/mooring-vm/mooring/quota/webhook/observe"
 )
 
 // KubeSystem is the group of Kubernetes' own controllers. Exempt it, because they delete the
@@ -48,6 +50,9 @@ type Config struct {
 	// and [KubeSystem].
 	Exempt []string
 
+	// Observe reports refusals in place of refusing. Nil: refuse.
+	Observe *observe.Reporter
+
 	// Logger gets refusals and failed checks.
 	Logger *slog.Logger
 
@@ -56,11 +61,14 @@ type Config struct {
 }
 
 // refusal is a refusal with a reason for the user. Any other error lets the request pass.
-type refusal struct{ why string }
+type refusal struct {
+	why string
+	on  *corev1.ObjectReference // of the Event in mode observe; nil: the request's object
+}
 
 func (r refusal) Error() string { return r.why }
 
-func refuse(format string, args ...any) error { return refusal{fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error { return refusal{why: fmt.Sprintf(format, args...)} }
 
 // guard is a handler. Its judge function returns a refusal, an error, or nil.
 type guard struct {
@@ -100,6 +108,10 @@ func (g *guard) Handle(ctx context.Context, r admission.Request) admission.Respo
 	log := g.Logger.With("guard", g.name, "namespace", r.Namespace, "name", r.Name, "operation",
 		r.Operation, "user", r.UserInfo.Username)
 	if no, ok := errors.AsType[refusal](err); ok {
+		if g.Observe != nil {
+			log.Info("would refuse", "why", no.why)
+			return g.Observe.Refusal(r, no.on, no.why)
+		}
 		log.Info("refused", "why", no.why)
 		return admission.Denied(no.why)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/webhook/observe"
 )
 
 // NewLauncher returns the handler for CREATE of launcher pods. It runs after mutating webhooks and
@@ -63,7 +64,7 @@ func (c Config) judgePod(ctx context.Context, pod *corev1.Pod, reserve v1alpha1.
 	if lacking == "" {
 		return nil
 	}
-	return refusal{quota.RefuseLauncher(vmOf(pod), lacking)}
+	return refusal{quota.RefuseLauncher(vmOf(pod), lacking), observe.Owner(pod)}
 }
 
 // lacking describes the shortage for a pod other than a migration target; empty: none.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mooring-vm/mooring/quota/virt"
+	"github.com/mooring-vm/mooring/quota/webhook/observe"
 )
 
 // timeout bounds the reads for a pod. The API server waits a little longer.
@@ -34,6 +35,9 @@ type Config struct {
 
 	// Shim configures the optional sidecar.
 	Shim Shim
+
+	// Observe reports changes and refusals in place of making them. Nil: make them.
+	Observe *observe.Reporter
 
 	// Logger gets failures. Nil: no log.
 	Logger *slog.Logger
@@ -66,6 +70,17 @@ func (h *handler) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Allowed("")
 	}
 	log := h.Logger.With("pod", req.Namespace+"/"+pod.GenerateName+pod.Name)
+	resp := h.decide(ctx, pod, log)
+	if h.Observe != nil {
+		return h.observe(req, pod, resp)
+	}
+	return resp
+}
+
+// decide answers as in mode enforce.
+func (h *handler) decide(
+	ctx context.Context, pod *corev1.Pod, log *slog.Logger,
+) admission.Response {
 	in, err := h.read(ctx, pod)
 	if err != nil {
 		return allowUnread(in, err, log)

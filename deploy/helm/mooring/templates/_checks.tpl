@@ -13,7 +13,7 @@
 {{- end }}
 
 {{- define "mooring.checkReplicas" -}}
-{{- if and (include "mooring.calls" .) (eq .Values.webhooks.failurePolicy "Fail") (eq (int .Values.controller.replicas) 0) -}}
+{{- if and (include "mooring.serves" .) (eq (include "mooring.failurePolicy" .) "Fail") (eq (int .Values.controller.replicas) 0) -}}
 {{- fail "controller.replicas is 0 and webhooks.failurePolicy is Fail: the API server would refuse each change, start and migration of a VM: want at least 1, or webhooks.enabled=false" -}}
 {{- end -}}
 {{- end }}

@@ -12,19 +12,16 @@ app.kubernetes.io/component: {{ . }}
 {{ $image.name }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag }}{{ end -}}
 {{- end }}
 
-{{/* The node policy. Its mode must be the chart's. */}}
+{{/* The node policy with the chart's mode. A policy that names a mode must name the same. */}}
 {{- define "mooring.policy" -}}
-{{- if .Values.agent.policy -}}
-{{- $policyMode := (fromYaml .Values.agent.policy).mode -}}
-{{- if ne $policyMode .Values.mode -}}
-{{- fail (printf "agent.policy has mode %q, and mode is %q: want the same in both" (toString $policyMode) .Values.mode) -}}
+{{- $policy := .Values.agent.policy | default (.Files.Get "files/policy/observe.yaml" | replace "\nmode: observe\n" (printf "\nmode: %s\n" .Values.mode)) -}}
+{{- $mode := (fromYaml $policy).mode -}}
+{{- if not $mode -}}
+{{- $policy = printf "mode: %s\n%s" .Values.mode (trimPrefix "---\n" $policy) -}}
+{{- else if ne $mode .Values.mode -}}
+{{- fail (printf "agent.policy has mode %q, and mode is %q: want the same in both, or no mode in agent.policy" (toString $mode) .Values.mode) -}}
 {{- end -}}
-{{ trim .Values.agent.policy }}
-{{- else if eq .Values.mode "enforce" -}}
-{{- fail "agent.policy: mode enforce needs rules of your own: --set-file agent.policy=policy.yaml; deploy/policy/enforce.yaml is an example" -}}
-{{- else -}}
-{{ trim (.Files.Get "files/policy/observe.yaml") }}
-{{- end -}}
+{{ trim $policy }}
 {{- end }}
 
 {{/* Excludes kube-system, the release's own namespace and NAMES: call with (list $ NAMES). */}}
@@ -35,20 +32,19 @@ matchExpressions:
   values: {{ concat (list "kube-system" (index . 0).Release.Namespace) (index . 1) | uniq | toJson }}
 {{- end }}
 
-{{/* Whether the controller serves webhooks. */}}
+{{/* Whether the controller serves webhooks, and the API server calls them. */}}
 {{- define "mooring.serves" -}}
-{{- if and .Values.controller.enabled (ne (toString .Values.webhooks.enabled) "false") }}true{{ end -}}
+{{- if and .Values.controller.enabled .Values.webhooks.enabled }}true{{ end -}}
 {{- end }}
 
-{{/* Whether the API server calls the webhooks. */}}
-{{- define "mooring.calls" -}}
-{{- $enabled := toString .Values.webhooks.enabled -}}
-{{- if and .Values.controller.enabled (or (eq $enabled "true") (and (eq $enabled "auto") (eq .Values.mode "enforce"))) }}true{{ end -}}
+{{/* The failure policy of the webhooks for VMs. In mode observe they must refuse nothing. */}}
+{{- define "mooring.failurePolicy" -}}
+{{- if eq .Values.mode "enforce" }}{{ .Values.webhooks.failurePolicy }}{{ else }}Ignore{{ end -}}
 {{- end }}
 
-{{/* Whether the controller halts VMs: the last of its flags counts. */}}
+{{/* Whether the controller looks for VMs to halt: the last of its flags counts. */}}
 {{- define "mooring.halts" -}}
-{{- $halts := eq .Values.mode "enforce" -}}
+{{- $halts := true -}}
 {{- range .Values.controller.args -}}
 {{- if regexMatch "^--halt-vms(=|$)" . -}}
 {{- $halts = not (regexMatch "=(0|f|F|false|False|FALSE)$" .) -}}
