@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
@@ -45,11 +44,11 @@ func (e *NotFoundError) Error() string { return e.Message }
 
 // explain adds a remedy to the error of a failed connection where one is known.
 func (c *Client) explain(err error) error {
-	errno, _ := errors.AsType[unix.Errno](err)
+	errno, _ := errors.AsType[syscall.Errno](err)
 	switch errno {
-	case unix.ENOENT, unix.ECONNREFUSED:
+	case syscall.ENOENT, syscall.ECONNREFUSED:
 		return &NotRunningError{Socket: c.socket, Err: errno}
-	case unix.EACCES, unix.EPERM:
+	case syscall.EACCES, syscall.EPERM:
 		return &PermissionError{Socket: c.socket, Err: errno}
 	}
 	return fmt.Errorf("query the agent at %s: %w", c.socket, err)

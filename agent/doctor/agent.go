@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
@@ -75,6 +73,14 @@ func agent(_ context.Context, s *survey) finding {
 	return finding{OK, found, "launchers get the settings that " + s.agent.Policy + " allows", ""}
 }
 
+// Bits of capabilities(7). Package unix defines them for Linux only.
+const (
+	capKill        = 5
+	capSysResource = 24
+	capPerfmon     = 38
+	capBPF         = 39
+)
+
 // capability is a Linux capability of the agent.
 type capability struct {
 	bit     int
@@ -85,13 +91,13 @@ type capability struct {
 func neededCapabilities() []capability {
 	return []capability{
 		{
-			unix.CAP_SYS_RESOURCE,
+			capSysResource,
 			"CAP_SYS_RESOURCE",
 			"the agent can neither read nor raise the limits of launchers",
 		},
-		{unix.CAP_BPF, "CAP_BPF", "VM processes are not tracked"},
-		{unix.CAP_PERFMON, "CAP_PERFMON", "VM processes are not tracked"},
-		{unix.CAP_KILL, "CAP_KILL", "VM processes of other users are not ended"},
+		{capBPF, "CAP_BPF", "VM processes are not tracked"},
+		{capPerfmon, "CAP_PERFMON", "VM processes are not tracked"},
+		{capKill, "CAP_KILL", "VM processes of other users are not ended"},
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -114,23 +113,4 @@ func parseVersion(message []byte) (name, ver string, err error) {
 
 func dialUnix(ctx context.Context, socket string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", socket)
-}
-
-// peerPID returns the pid of the listening process, or 0.
-func peerPID(conn net.Conn) (pid int) {
-	c, ok := conn.(*net.UnixConn)
-	if !ok {
-		return 0
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	_ = raw.Control(func(fd uintptr) {
-		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err ==
-			nil {
-			pid = int(peer.Pid)
-		}
-	})
-	return pid
 }

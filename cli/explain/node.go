@@ -3,8 +3,6 @@ package explain
 import (
 	"io/fs"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Node holds the facts about a node. The zero value contains no facts.
@@ -20,11 +18,7 @@ type Node struct {
 
 // ThisNode returns the facts about this machine. root is its root file system.
 func ThisNode(root fs.FS) Node {
-	var n Node
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil {
-		n.Memory = int64(info.Totalram) * int64(info.Unit) // MemTotal of proc_meminfo(5)
-	}
+	n := Node{Memory: totalMemory()}
 	if content, err := fs.ReadFile(root, "sys/fs/cgroup/cgroup.controllers"); err == nil {
 		n.Controllers = strings.Fields(string(content))
 	}

@@ -7,9 +7,8 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/cli"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
@@ -23,7 +22,7 @@ func main() {
 }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	program := cli.Program{
 		Name:   os.Args[0],

@@ -1,11 +1,6 @@
 package host
 
-import (
-	"fmt"
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // Boottime is a time since the boot of the node, suspension included (CLOCK_BOOTTIME). It cannot be
 // set, and it stays valid across restarts of the agent.
@@ -19,15 +14,3 @@ func (b Boottime) Sub(earlier Boottime) time.Duration { return time.Duration(b -
 
 // Clock returns the current time. It may be used concurrently.
 type Clock interface{ Now() Boottime }
-
-// LinuxClock is the kernel's clock.
-type LinuxClock struct{}
-
-// Now implements [Clock].
-func (LinuxClock) Now() Boottime {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(fmt.Sprintf("CLOCK_BOOTTIME must exist on Linux: %v", err))
-	}
-	return Boottime(ts.Nano())
-}
