@@ -45,15 +45,16 @@ SEED       ?= 1
 # The number of inputs for each fuzz target. A duration such as 10s sometimes fails with "context
 # deadline exceeded".
 FUZZTIME   ?= 200000x
-# Images: the prefix of their names, their tag, and the names of the images to build (empty: all).
+# Images: the prefix of their names, their tag (that of the chart), and the names of the images to
+# build (empty: all).
 REGISTRY   ?=
-TAG        ?= latest
+TAG        ?= $(shell sed -n 's/^appVersion: //p' deploy/helm/mooring/Chart.yaml)
 ONLY       ?=
 
 .PHONY: help run node check setup node-image kubernetes kubevirt test test-all rest unit \
 	node-core core-in-node rest-in-node control-plane-core suites units-in-node suites-in-node node-rest \
 	control-planes control-planes-rest \
-	conformance torture matrix bench fuzz build images chart generate lint verify clean
+	conformance torture matrix bench fuzz build images chart release generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -219,8 +220,13 @@ images: build ## container images into bin/images/, without a daemon; see REGIST
 chart: ## the Helm chart into bin/
 	@hack/setup build
 	. hack/env.sh && deploy/helm/render
-	$(TOOL) helm lint --strict deploy/helm/mooring
+	$(TOOL) helm lint --strict --set=images.registry=registry.example.com/mooring \
+		deploy/helm/mooring
 	$(TOOL) helm package --destination=bin deploy/helm/mooring
+
+release: ## images, chart, CLI, SBOMs, krew manifest, checksums; VERSION=v0.2.0, REGISTRY
+	@hack/setup build node
+	$(GO) run ./hack/release --version="$(VERSION)" --registry="$(REGISTRY)"
 
 generate: ## regenerate the generated files
 	@hack/setup build bpf

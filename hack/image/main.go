@@ -3,11 +3,12 @@
 // image. That of mooring-shim contains Debian's packages of libvirt's client library. Identical
 // programs and packages give identical images.
 //
-//	go run ./hack/image [--tag=TAG] [--registry=REGISTRY] [--out=DIR] [--only=IMAGE,...]
+//	go run ./hack/image --tag=TAG [--registry=REGISTRY] [--out=DIR] [--only=IMAGE,...]
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -33,7 +34,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the programs")
 	flag.StringVar(&o.out, "out", "bin/images", "directory for the images")
 	flag.StringVar(&o.registry, "registry", "", "prefix of the images' names, without the slash")
-	flag.StringVar(&o.tag, "tag", "latest", "tag of the images")
+	flag.StringVar(&o.tag, "tag", "", "tag of the images (required)")
 	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture of the programs, as GOARCH")
 	flag.StringVar(&o.only, "only", "", "make only these images, such as "+
 		"mooring-agent,mooring-controller, which need no packages")
@@ -49,6 +50,9 @@ func main() {
 
 // run writes the images, and prints name, digest and file of each.
 func run(ctx context.Context, o options, log *slog.Logger) error {
+	if o.tag == "" {
+		return errors.New("--tag: want a version, such as v0.2.0")
+	}
 	chosen, err := o.recipes()
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/hack/kube"
@@ -75,6 +76,8 @@ func TestValuesAreChecked(t *testing.T) {
 			[]string{`"kube-system"`, "--namespace=mooring-system"}},
 		"digest": {[]string{"--set=images.agent.digest=abc"},
 			[]string{"digest", "sha256"}},
+		"no registry": {[]string{"--set=images.registry="},
+			[]string{"images.registry is empty", "--set images.registry="}},
 		"prefix without a slash": {[]string{"--set=controller.quota.annotationPrefix=example.com"},
 			[]string{"annotationPrefix"}},
 		"two modes": {[]string{"--set=mode=enforce", "--set-file=agent.policy=" + observing},
@@ -185,6 +188,25 @@ func TestImages(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
+	}
+}
+
+// TestVersions wants the chart's version in the tags of all images, and the same in a release.
+func TestVersions(t *testing.T) {
+	var version struct{ Version, AppVersion string }
+	if err := yaml.Unmarshal([]byte(read(t, chart+"/Chart.yaml")), &version); err != nil {
+		t.Fatal(err)
+	}
+	if version.AppVersion != "v"+version.Version {
+		t.Errorf("version %s, appVersion %s", version.Version, version.AppVersion)
+	}
+	text := render(t, "--set=nodeCleanup.enabled=true,agent.enabled=false,fence.enabled=false") +
+		render(t)
+	for line := range strings.Lines(text) {
+		if image, ok := strings.CutPrefix(strings.TrimSpace(line), "image: "); ok &&
+			!strings.HasSuffix(image, ":"+version.AppVersion) {
+			t.Errorf("image %s, want tag %s", image, version.AppVersion)
+		}
 	}
 }
 

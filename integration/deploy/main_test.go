@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,8 @@ import (
 const (
 	chart  = "../../deploy/helm/mooring"
 	system = "mooring-system"
+	// registry is the registry in deploy/kubernetes/install.yaml.
+	registry = "registry.example.com/mooring"
 )
 
 // patience is the deadline of one wait. It is long because the machine may be busy, and measures no
@@ -42,11 +45,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// helm runs Helm without the user's configuration and returns its output. The first compilation
-// takes minutes.
+// helm runs Helm without the user's configuration and returns its output. Charts get a registry,
+// unless the arguments name another. The first compilation takes minutes.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	home := t.TempDir()
+	if slices.Contains([]string{"install", "lint", "template", "upgrade"}, args[0]) {
+		args = slices.Insert(slices.Clone(args), 1, "--set=images.registry="+registry)
+	}
 	cmd := exec.CommandContext(t.Context(), "go",
 		append([]string{"tool", "-modfile=../../tools/go.mod", "helm"}, args...)...)
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home,

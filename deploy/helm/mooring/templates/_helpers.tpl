@@ -6,10 +6,14 @@ app.kubernetes.io/component: {{ . }}
 
 {{/* The image of a part: call with (list $ "agent"). */}}
 {{- define "mooring.image" -}}
-{{- $images := (index . 0).Values.images -}}
+{{- $ := index . 0 -}}
+{{- $images := $.Values.images -}}
 {{- $image := index $images (index . 1) -}}
-{{- with $images.registry }}{{ trimSuffix "/" . }}/{{ end -}}
-{{ $image.name }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag }}{{ end -}}
+{{- if not $images.registry -}}
+{{- fail "images.registry is empty: want the prefix of the images' names, such as --set images.registry=registry.example.com/mooring; docs/how-to/install.md shows how to build and push them" -}}
+{{- end -}}
+{{- trimSuffix "/" $images.registry }}/{{ $image.name -}}
+{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $.Chart.AppVersion }}{{ end -}}
 {{- end }}
 
 {{/* The node policy with the chart's mode. A policy that names a mode must name the same. */}}

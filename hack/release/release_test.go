@@ -1,0 +1,246 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"sigs.k8s.io/yaml"
+)
+
+func newRelease(t *testing.T) *release {
+	t.Helper()
+	r := &release{version: "v0.2.0", out: t.TempDir(), time: time.Unix(1700000000, 0).UTC(),
+		log: slog.New(slog.DiscardHandler)}
+	if err := os.MkdirAll(r.programs(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestCheckVersion(t *testing.T) {
+	for text, want := range map[string]bool{
+		"v0.2.0": true, "v1.0.0-rc.1": true, "": false, "0.2.0": false, "v0.2": false,
+		"v0.2.0+build": false, "latest": false,
+	} {
+		err := checkVersion(text)
+		if (err == nil) != want {
+			t.Errorf("%q: %v", text, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "--version") {
+			t.Errorf("%q: %v does not name the flag", text, err)
+		}
+	}
+}
+
+func TestSection(t *testing.T) {
+	const changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.2.0] - 2026-12-01\n\n### " +
+		"Added\n\n- a\n\n## [0.1.0]\n\n- old\n\n[Unreleased]: https://example.com\n"
+	for name, want := range map[string]string{
+		"Unreleased": "- new\n", "0.2.0": "### Added\n\n- a\n", "0.1.0": "- old\n",
+	} {
+		if got, found := section(changelog, name); got != want || !found {
+			t.Errorf("%s: %q, %t, want %q", name, got, found, want)
+		}
+	}
+	if got, found := section(changelog, "0.3.0"); found {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestChangelogHasNotes reads the project's own changelog.
+func TestChangelogHasNotes(t *testing.T) {
+	text, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes, found := section(string(text), "Unreleased"); !found || len(notes) < 100 ||
+		strings.Contains(notes, "[Unreleased]:") {
+		t.Errorf("found %t: %q", found, notes)
+	}
+}
+
+// TestArchives packs programs and reads them back. Equal programs give equal archives.
+func TestArchives(t *testing.T) {
+	r := newRelease(t)
+	t.Chdir("../..") // for LICENSE
+	for _, p := range cliPlatforms() {
+		path := r.program(p, cli)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("program of "+p.String()), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sums := map[string]string{}
+	for range 2 {
+		if err := r.writeArchives(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range cliPlatforms() {
+			archive := r.archiveName(p)
+			content := unpack(t, filepath.Join(r.out, archive))
+			if got := content[cli+p.suffix()]; got != "program of "+p.String() ||
+				!strings.Contains(content["LICENSE"], "Apache License") {
+				t.Errorf("%s has %q", archive, got)
+			}
+			sum, err := checksum(filepath.Join(r.out, archive))
+			if err != nil || sums[archive] != "" && sums[archive] != sum {
+				t.Errorf("%s: %v, checksums %s and %s", archive, err, sums[archive], sum)
+			}
+			sums[archive] = sum
+		}
+	}
+	checkKrewManifest(t, r, sums)
+}
+
+func unpack(t *testing.T, path string) map[string]string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	if strings.HasSuffix(path, ".zip") {
+		archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.File {
+			text, err := archive.Open(f.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[f.Name] = readAll(t, text)
+		}
+		return all
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := tar.NewReader(unzipped)
+	for {
+		header, err := archive.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[header.Name] = readAll(t, archive)
+	}
+}
+
+func readAll(t *testing.T, from io.Reader) string {
+	t.Helper()
+	text, err := io.ReadAll(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// checkKrewManifest wants an archive with its checksum and its program for each platform.
+func checkKrewManifest(t *testing.T, r *release, sums map[string]string) {
+	t.Helper()
+	if err := r.writeKrewManifest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(r.out, "mooring.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plugin krewPlugin
+	if err := yaml.UnmarshalStrict(text, &plugin); err != nil {
+		t.Fatal(err)
+	}
+	if plugin.Spec.Version != r.version || len(plugin.Spec.ShortDescription) > 50 ||
+		len(plugin.Spec.Platforms) != len(cliPlatforms()) {
+		t.Errorf("%+v", plugin)
+	}
+	for _, p := range plugin.Spec.Platforms {
+		archive := filepath.Base(p.URI)
+		if p.SHA256 == "" || sums[archive] != p.SHA256 {
+			t.Errorf("%s has checksum %s, want %s", archive, p.SHA256, sums[archive])
+		}
+		if unpack(t, filepath.Join(r.out, archive))[p.Bin] == "" {
+			t.Errorf("%s has no %s", archive, p.Bin)
+		}
+	}
+}
+
+func TestChecksums(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"b", "a"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeChecksums(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, checksumsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a\n" +
+		"3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d  b\n"
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("checksums (-want +got):\n%s", diff)
+	}
+}
+
+// TestOCIArchive writes an image of two platforms and reads its index back.
+func TestOCIArchive(t *testing.T) {
+	r := newRelease(t)
+	r.registry = "registry.example.com/mooring/"
+	index, err := random.Index(64, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(r.out, "image.tar.gz")
+	if err := r.writeOCIArchive(file, "mooring-agent", index); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range unpack(t, file) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path, err := layout.FromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := path.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := top.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("%+v, %v", manifest, err)
+	}
+	want, err := index.Digest()
+	if got := manifest.Manifests[0]; err != nil || got.Digest != want ||
+		got.Annotations["io.containerd.image.name"] !=
+			"registry.example.com/mooring/mooring-agent:v0.2.0" {
+		t.Errorf("%+v, %v, want %s", got, err, want)
+	}
+}
