@@ -17,41 +17,66 @@ var (
 	metricName = regexp.MustCompile(`\bmooring_[a-z_]+`)
 	// reasonRow is a row of the table of reasons: names and types.
 	reasonRow = regexp.MustCompile("(?m)^\\| (`[A-Z][^|]+`) \\| ((?:Normal|Warning)[^|]*) \\|")
-	// alertRow is a row of the table of alerts, with a remedy.
-	alertRow   = regexp.MustCompile("(?m)^\\| `(Mooring[A-Za-z]+)` \\| [^|]+ \\|$")
-	alertsYAML = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+	// alertRow is a row of the table of alerts: name and severity.
+	alertRow = regexp.MustCompile("(?m)^\\| `(Mooring[A-Za-z]+)` \\| ([a-z]+) \\| [^|]+ \\|$")
 )
 
 // controllerPrefix begins the names of the controller's metrics, which its own test checks.
 const controllerPrefix = "mooring_quota_"
 
-func TestEveryAlertHasARemedy(t *testing.T) {
-	doc := readDoc(t, "alerts.md")
+// monitoring is the directory of alerts and dashboard.
+const monitoring = "../../deploy/helm/mooring/files/monitoring"
+
+// alertRule is a rule of alerts.yaml.
+type alertRule struct {
+	Alert, Expr, For string
+	Labels           struct{ Severity string }
+	Annotations      struct {
+		Summary    string
+		RunbookURL string `json:"runbook_url"`
+	}
+}
+
+func alertRules(t *testing.T) []alertRule {
+	t.Helper()
 	var file struct {
 		Groups []struct {
 			Name  string
-			Rules []struct {
-				Alert, Expr, For string
-				Annotations      struct{ Summary string }
-			}
+			Rules []alertRule
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(alertsYAML.FindStringSubmatch(doc)[1]),
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, filepath.Join(monitoring, "alerts.yaml"))),
 		&file); err != nil {
 		t.Fatal(err)
 	}
+	return file.Groups[0].Rules
+}
+
+// TestEveryAlertHasARunbook compares alerts.yaml with the table of alerts and with the runbooks.
+func TestEveryAlertHasARunbook(t *testing.T) {
+	const page = "https://github.com/mooring-vm/mooring/blob/main/docs/how-to/runbooks.md#"
+	runbooks := readFile(t, filepath.Join("..", "..", "docs", "how-to", "runbooks.md"))
 	var rules, rows []string
-	for _, rule := range file.Groups[0].Rules {
-		rules = append(rules, rule.Alert)
-		if rule.Expr == "" || rule.Annotations.Summary == "" {
-			t.Errorf("%+v: want an expression and a summary", rule)
+	for _, rule := range alertRules(t) {
+		rules = append(rules, rule.Alert+" "+rule.Labels.Severity)
+		if rule.Expr == "" || rule.Annotations.Summary == "" ||
+			rule.Labels.Severity != "critical" && rule.Labels.Severity != "warning" ||
+			rule.Annotations.RunbookURL != page+strings.ToLower(rule.Alert) {
+			t.Errorf("%+v: want an expression, a summary, a severity and a runbook", rule)
+		}
+		if _, text, found := strings.Cut(runbooks, "\n## "+rule.Alert+"\n\n"); !found ||
+			strings.Count(strings.SplitN(text, "\n## ", 2)[0], "\n\n") < 1 {
+			t.Errorf("runbooks.md: want a section %s with the meaning and the steps", rule.Alert)
 		}
 	}
-	for _, row := range alertRow.FindAllStringSubmatch(doc, -1) {
-		rows = append(rows, row[1])
+	for _, row := range alertRow.FindAllStringSubmatch(readDoc(t, "alerts.md"), -1) {
+		rows = append(rows, row[1]+" "+row[2])
 	}
 	if diff := cmp.Diff(rules, rows); diff != "" {
 		t.Errorf("alerts (-rules +table):\n%s", diff)
+	}
+	if n := strings.Count(runbooks, "\n## "); n != len(rules) {
+		t.Errorf("%d runbooks for %d alerts", n, len(rules))
 	}
 }
 
@@ -72,12 +97,21 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-func TestDocumentedMetricsExist(t *testing.T) {
+// TestNamedMetricsExist covers the reference, the alerts and the dashboard. The controller's own
+// test covers its metrics.
+func TestNamedMetricsExist(t *testing.T) {
 	metrics := served(t)
-	for _, name := range metricName.FindAllString(readDoc(t, "metrics.md")+readDoc(t, "alerts.md"),
-		-1) {
+	text := readDoc(t, "metrics.md")
+	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
+		text += readFile(t, filepath.Join(monitoring, file))
+	}
+	controllers := readDoc(t, "metrics.md")
+	for _, name := range metricName.FindAllString(text, -1) {
 		base := name
 		if strings.HasPrefix(name, controllerPrefix) {
+			if !strings.Contains(controllers, "| `"+name+"` |") {
+				t.Errorf("%s is not one of the controller's metrics", name)
+			}
 			continue
 		}
 		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
@@ -128,7 +162,12 @@ func reasonsAtZero(t *testing.T) map[string]bool {
 
 func readDoc(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", page))
+	return readFile(t, filepath.Join("..", "..", "docs", "reference", page))
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

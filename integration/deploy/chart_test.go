@@ -76,6 +76,9 @@ func TestValuesAreChecked(t *testing.T) {
 			[]string{`"kube-system"`, "--namespace=mooring-system"}},
 		"digest": {[]string{"--set=images.agent.digest=abc"},
 			[]string{"digest", "sha256"}},
+		"max unavailable": {[]string{"--set=agent.maxUnavailable=0"},
+			[]string{"/agent/maxUnavailable", "minimum: got 0, want 1"}},
+		"affinity": {[]string{"--set=agent.affinity.nodes=x"}, []string{"/agent/affinity"}},
 		"no registry": {[]string{"--set=images.registry="},
 			[]string{"images.registry is empty", "--set images.registry="}},
 		"prefix without a slash": {[]string{"--set=controller.quota.annotationPrefix=example.com"},
@@ -144,9 +147,11 @@ func TestParts(t *testing.T) {
 		"no uninstall": {[]string{"--set=uninstall.hook=false"},
 			[]string{"Job mooring-uninstall", "ClusterRole mooring-uninstall"}, nil},
 		"more": {
-			[]string{"--set=monitoring.enabled=true,networkPolicy.enabled=true"}, nil,
+			[]string{"--set=monitoring.enabled=true,networkPolicy.enabled=true," +
+				"monitoring.rules.enabled=true,monitoring.dashboard.enabled=true"}, nil,
 			[]string{"ServiceMonitor mooring-controller", "PodMonitor mooring-agent",
-				"NetworkPolicy mooring-controller"},
+				"NetworkPolicy mooring-controller", "PrometheusRule mooring",
+				"ConfigMap mooring-dashboard"},
 		},
 		"clean-up": {
 			[]string{"--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"}, nil,
@@ -188,6 +193,51 @@ func TestImages(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
+	}
+}
+
+// TestStagedUpgrade keeps the controller's image while the agents are upgraded, as upgrade.md does.
+func TestStagedUpgrade(t *testing.T) {
+	all := decode(t, render(t, "--set=images.controller.tag=v0.1.0,agent.maxUnavailable=10%"))
+	for object, want := range map[string]string{
+		"DaemonSet mooring-agent": ":v0.2.0-dev", "DaemonSet mooring-fence": ":v0.2.0-dev",
+		"Deployment mooring-controller": ":v0.1.0",
+	} {
+		spec, _, _ := unstructured.NestedMap(all[object].Object, "spec")
+		containers, _, _ := unstructured.NestedSlice(spec, "template", "spec", "containers")
+		image := containers[0].(map[string]any)["image"].(string)
+		if !strings.HasSuffix(image, want) {
+			t.Errorf("%s has image %s, want tag %s", object, image, want)
+		}
+		away, _, _ := unstructured.NestedString(spec, "updateStrategy", "rollingUpdate",
+			"maxUnavailable")
+		if strings.HasPrefix(object, "DaemonSet") && away != "10%" {
+			t.Errorf("%s: maxUnavailable %s", object, away)
+		}
+	}
+}
+
+// TestMonitoring compares the alerts and the dashboard with their files.
+func TestMonitoring(t *testing.T) {
+	all := decode(t, render(t, "--set=monitoring.rules.enabled=true",
+		"--set=monitoring.dashboard.enabled=true,monitoring.labels.release=prometheus"))
+	var want map[string]any
+	text := read(t, chart+"/files/monitoring/alerts.yaml")
+	if err := yaml.Unmarshal([]byte(text), &want); err != nil {
+		t.Fatal(err)
+	}
+	rule := all["PrometheusRule mooring"]
+	if diff := cmp.Diff(want, rule.Object["spec"]); diff != "" {
+		t.Errorf("rules (-file +chart):\n%s", diff)
+	}
+	if rule.GetLabels()["release"] != "prometheus" {
+		t.Errorf("labels %v", rule.GetLabels())
+	}
+	dashboard := all["ConfigMap mooring-dashboard"]
+	shown, _, _ := unstructured.NestedString(dashboard.Object, "data", "mooring.json")
+	if diff := cmp.Diff(read(t, chart+"/files/monitoring/dashboard.json"),
+		strings.TrimSpace(shown)); diff != "" {
+		t.Errorf("dashboard (-file +chart):\n%s", diff)
 	}
 }
 
