@@ -37,7 +37,7 @@ type Agent struct {
 	build  buildinfo.Info
 	logger *slog.Logger
 
-	policy     *policy.Policy
+	policies   *policies
 	kernel     *host.LinuxKernel
 	registry   *registry.Registry
 	podDirs    *poddir.Dirs
@@ -87,8 +87,19 @@ func New(ctx context.Context, config Config, build buildinfo.Info, logger *slog.
 }
 
 func (a *Agent) loadPolicy(context.Context) (err error) {
-	a.policy, err = policy.Load(a.config.Policy)
+	a.policies, err = loadPolicies(&a.config, a.logger)
 	return err
+}
+
+// policy returns the policy in force.
+func (a *Agent) policy() *policy.Policy { return a.policies.current.Get() }
+
+// applyPolicy gives a new policy to the parts that do not read the present one for each decision.
+func (a *Agent) applyPolicy(p *policy.Policy) {
+	if a.supervision != nil {
+		a.supervision.SetTerms(terms(p))
+	}
+	a.guard.EnqueueAll()
 }
 
 func (a *Agent) openPodDirs(context.Context) (err error) {
@@ -104,11 +115,14 @@ func (a *Agent) openPodDirs(context.Context) (err error) {
 
 func (a *Agent) connectKube(context.Context) (err error) {
 	if a.config.Kubeconfig == "" {
-		warnAboutAccounts(a.policy, a.logger)
+		warnAboutAccounts(a.policy(), a.logger)
 		return nil
 	}
-	a.kube, err = newKubernetes(&a.config, a.policy, a.metrics, a.state, a.logger)
-	return err
+	if a.kube, err = newKubernetes(&a.config, a.policies, a.metrics, a.state, a.logger); err != nil {
+		return err
+	}
+	a.policies.cluster, a.policies.apply = a.kube.policies, a.applyPolicy
+	return nil
 }
 
 func (a *Agent) makeGuard(context.Context) error {
@@ -122,8 +136,10 @@ func (a *Agent) makeGuard(context.Context) error {
 		Recorder: a.recorders(),
 		Observer: a.metrics,
 		Logger:   a.logger,
-		Repair: a.policy.Mode == policy.Enforce &&
-			a.policy.Memlock.Repair == policy.RepairPrlimit,
+		Repair: func() bool {
+			p := a.policy()
+			return p.Mode == policy.Enforce && p.Memlock.Repair == policy.RepairPrlimit
+		},
 		Interval: guardInterval,
 	})
 	return nil
@@ -139,7 +155,7 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		return err
 	}
 	config := plugin.Config{
-		Policy:      a.policy,
+		Policy:      a.policies.current,
 		Registry:    a.registry,
 		Guard:       a.guard,
 		PodDirs:     a.podDirs,
@@ -156,7 +172,7 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 	if a.supervision != nil {
 		config.Ties = a.supervision
 	}
-	if a.domainNames = newDomainNames(a.policy, a.logger); a.domainNames != nil {
+	if a.domainNames = newDomainNames(a.policy(), a.logger); a.domainNames != nil {
 		config.Domains = a.domainNames
 	}
 	if a.plugin, err = plugin.New(config); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -58,7 +59,7 @@ func runFence(ctx context.Context, config Config, build buildinfo.Info, w io.Wri
 	}
 	defer closeLog()
 	collectEarly()
-	p, err := policy.Load(config.Policy)
+	p, err := policyInForce(&config)
 	if err != nil {
 		return fmt.Errorf("start the fence: %w", err)
 	}
@@ -73,6 +74,7 @@ func runFence(ctx context.Context, config Config, build buildinfo.Info, w io.Wri
 type fence struct {
 	config  Config
 	policy  *policy.Policy
+	stored  time.Time // modification of the stored NodePolicy; zero: there is none
 	logger  *slog.Logger
 	clock   host.Clock
 	absence *absence
@@ -113,6 +115,7 @@ func (f *fence) run(ctx context.Context) error {
 // check acts if the agent is away for too long. After a failed attempt it pauses. The pause doubles
 // with each failure.
 func (f *fence) check(ctx context.Context) {
+	f.refreshPolicy()
 	after := f.policy.Lifecycle.FenceAfter
 	away, starting := f.absence.observe()
 	switch {
@@ -139,6 +142,34 @@ func (f *fence) check(ctx context.Context) {
 		return
 	}
 	f.outage = outage{}
+}
+
+// policyInForce returns the NodePolicy that the agent has stored, or else the policy file.
+func policyInForce(config *Config) (*policy.Policy, error) {
+	if p, _, err := loadPolicyCache(filepath.Join(config.Root, policyCache)); err == nil {
+		return p, nil
+	}
+	return policy.Load(config.Policy)
+}
+
+// refreshPolicy reads the policy again after the agent has stored or removed a NodePolicy. An
+// unreadable policy leaves the present one in force.
+func (f *fence) refreshPolicy() {
+	var stored time.Time
+	if info, err := os.Stat(filepath.Join(f.config.Root, policyCache)); err == nil {
+		stored = info.ModTime()
+	}
+	if stored.Equal(f.stored) {
+		return
+	}
+	f.stored = stored
+	p, err := policyInForce(&f.config)
+	if err != nil {
+		f.logger.Error("the fence keeps its policy", "error", err)
+		return
+	}
+	f.policy = p
+	f.logger.Info("the fence has a new policy", "mode", p.Mode, "after", p.Lifecycle.FenceAfter)
 }
 
 // logOnce logs a message, unless it repeats the previous one. Errors with different causes

@@ -16,9 +16,11 @@ type kubernetes struct {
 	pods   *kube.PodCache
 	events *kube.Recorder
 	state  *kube.StateWriter
+
+	policies *kube.PolicyWatch
 }
 
-func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics,
+func newKubernetes(config *Config, in *policies, counts *metrics.Metrics,
 	state func() kube.State, logger *slog.Logger) (*kubernetes, error) {
 	node, err := config.node()
 	if err != nil {
@@ -37,7 +39,7 @@ func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics,
 		return nil, err
 	}
 	pods.TrackLaunchers(func(labels, annotations map[string]string) (string, bool) {
-		return decide.Recognise(p, labels, annotations)
+		return decide.Recognise(in.current.Get(), labels, annotations)
 	})
 	events, err := kube.NewRecorder(kube.RecorderConfig{
 		Client: client,
@@ -59,7 +61,11 @@ func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics,
 	if err != nil {
 		return nil, err
 	}
-	return &kubernetes{pods: pods, events: events, state: writer}, nil
+	watch, err := kube.NewPolicyWatch(client, states, node, in.changed, logger)
+	if err != nil {
+		return nil, err
+	}
+	return &kubernetes{pods: pods, events: events, state: writer, policies: watch}, nil
 }
 
 // warnAboutAccounts logs the rules that need Kubernetes, for an agent without a kubeconfig.

@@ -21,12 +21,11 @@ func (a *Agent) makePods(context.Context) (err error) {
 		Logger:   a.logger,
 		Cgroup:   a.guard.Cgroup,
 		Grant:    a.plugin.GrantLock,
-		Enforce:  a.policy.Mode == policy.Enforce,
+		Policy:   a.policies.current,
 		Ready:    a.plugin.Reconciled,
 		Clock:    host.LinuxClock{},
 		Store:    a.desired,
 		Reports:  a.podDirs,
-		Headroom: headroomOf(a.policy),
 	}
 	if a.kube != nil {
 		a.pods.Desired = a.kube.pods

@@ -31,7 +31,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	a.logger.Info("the agent starts", "version", a.build.String(), "policy", a.config.Policy,
-		"mode", a.policy.Mode)
+		"mode", a.policy().Mode)
 
 	reporters := newStage(ctx, fail)
 	a.startReporters(reporters)
@@ -86,6 +86,8 @@ func (a *Agent) startWorkers(ctx context.Context, s *stage) {
 	s.run((&podserver.Server{Dirs: a.podDirs, Pods: a.pods, Logger: a.logger}).Run)
 	if a.kube != nil {
 		s.do(a.kube.pods.Run)
+		s.do(a.kube.policies.Run)
+		s.do(a.policies.run)
 	}
 }
 
@@ -98,20 +100,24 @@ func (a *Agent) watchDomains(ctx context.Context) {
 	a.domainNames.watch(ctx, changed)
 }
 
-// awaitPods waits for the list of the node's pods, at most for PodsTimeout. Without the list, rules
+// awaitPods waits for the lists of the node's pods and of NodePolicies, at most for PodsTimeout.
+// Without the second one the policy of the start stays in force. Without the first one, rules
 // that name service accounts refuse new launchers and skip old ones, and no pod learns the desired
 // size of its VM.
 func (a *Agent) awaitPods(ctx context.Context) {
 	if a.kube == nil {
 		return
 	}
-	listed := func(context.Context) (bool, error) { return a.kube.pods.Synced(), nil }
+	listed := func(context.Context) (bool, error) {
+		return a.kube.pods.Synced() && a.kube.policies.Synced(), nil
+	}
 	err := wait.PollUntilContextTimeout(ctx, pollPeriod, a.config.PodsTimeout, true, listed)
 	if err != nil && ctx.Err() == nil {
-		a.logger.Warn("continuing without the list of pods; resizes of VMs, and launchers "+
-			"whose rule "+
-			"names service accounts, have to wait", "after", a.config.PodsTimeout)
+		a.logger.Warn("continuing without the lists of pods and NodePolicies; resizes of VMs, and "+
+			"launchers whose rule names service accounts, have to wait",
+			"after", a.config.PodsTimeout, "policy", a.policies.inForce())
 	}
+	a.policies.update() // before the first decision
 }
 
 // sideHandler serves metrics, health checks and, on a loopback address, the profiler.

@@ -25,23 +25,23 @@ func (a *Agent) Launchers() []agentapi.Launcher {
 func (a *Agent) Node() agentapi.Node {
 	status, _ := a.connection.Status()
 	account := a.registry.Account()
-	account.Max = a.policy.Memlock.NodeMax
+	account.Max = a.policy().Memlock.NodeMax
 	return agentapi.Node{
 		Version: a.build.Version,
-		Mode:    string(a.policy.Mode),
-		Policy:  a.config.Policy,
+		Mode:    string(a.policy().Mode),
+		Policy:  a.policies.inForce(),
 		NRI:     nriState(status),
 		Runtime: agentapi.Runtime{Name: status.RuntimeName, Version: status.RuntimeVersion},
 		Memlock: account,
 		Tracker: a.trackerState(),
 
-		Headroom: headroomOf(a.policy),
+		Headroom: headroomOf(a.policy()),
 	}
 }
 
 // state returns the facts of the NodeState.
 func (a *Agent) state() kube.State {
-	return kube.State{Node: a.Node(), Launchers: a.Launchers(),
+	return kube.State{Node: a.Node(), Launchers: a.Launchers(), Policy: a.policies.outcome(),
 		NotReady: errors.Join(a.nriReady(), a.podsReady())}
 }
 

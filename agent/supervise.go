@@ -33,7 +33,7 @@ type supervision struct {
 // makeSupervisor makes the supervisor. If the kernel cannot track processes, the agent
 // continues without one: memory-lock limits and cgroup settings do not need it.
 func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
-	t, err := openTracker(ctx, a.config, a.policy, a.logger)
+	t, err := openTracker(ctx, a.config, a.policy(), a.logger)
 	if errors.Is(err, bpf.ErrUnsupported) || deniesPins(err) {
 		a.trackerErr = err
 		a.logger.Error("VM processes are not tied to their pods", "error", err)
@@ -62,11 +62,11 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		Observer:     a.metrics,
 		Clock:        host.LinuxClock{},
 		Logger:       a.logger,
-		Terms:        terms(a.policy),
+		Terms:        terms(a.policy()),
 		ReportAlive:  a.presence.confirm,
 		AfterAbsence: a.presence.resume,
 	}
-	if d := nodeDomains(a.policy); d != nil {
+	if d := nodeDomains(a.policy()); d != nil {
 		config.Domains = d
 	}
 	s.Supervisor = supervisor.New(config)

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/agent/admin"
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
@@ -86,7 +87,8 @@ func startStackOf(t *testing.T, limit int64, vcpus int, memory uint64) *resizeSt
 		Grant: func(string, host.Process, host.Limit) error {
 			return errors.New("no lock expected")
 		},
-		Enforce: true, Ready: func() bool { return true },
+		Policy: policy.NewCurrent(&policy.Policy{Mode: policy.Enforce}),
+		Ready:  func() bool { return true },
 	}
 	server := &admin.Server{Launchers: w, Sizes: node,
 		Node: func() agentapi.Node { return testNode }, Events: admin.NewRing(1, 1), Logger: log}

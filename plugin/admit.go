@@ -29,7 +29,7 @@ func (p *Plugin) admit(
 	defer p.deciding.Unlock()
 	facts.NodeGranted = p.granted(keyOf(pod, ctr))
 	facts.DomainClaimant = p.claimant(facts, true)
-	d := decide.Container(p.Policy, facts)
+	d := decide.Container(p.Policy.Get(), facts)
 	l := launcher(pod, ctr, d, agentapi.StateCreating)
 	p.Registry.Put(l)
 	return l, d
@@ -47,7 +47,7 @@ func (p *Plugin) granted(without registry.Key) int64 {
 
 // runsVM reports whether the container is the pod's launcher.
 func (p *Plugin) runsVM(pod *nri.PodSandbox, ctr *nri.Container) bool {
-	name, ok := decide.Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
+	name, ok := decide.Recognise(p.Policy.Get(), pod.GetLabels(), pod.GetAnnotations())
 	return ok && name == ctr.GetName()
 }
 

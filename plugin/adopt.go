@@ -71,7 +71,7 @@ func (p *Plugin) decideExisting(
 	facts := p.facts(m.pod, m.ctr)
 	facts.Exists = true
 	facts.DomainClaimant = p.claimant(facts, false)
-	d := decide.Container(p.Policy, facts)
+	d := decide.Container(p.Policy.Get(), facts)
 	return launcher(m.pod, m.ctr, d, state), d
 }
 

@@ -54,7 +54,7 @@ func BenchmarkCreateContainer(b *testing.B) {
 	registry := registry.New()
 	guard := guard.New(guard.Config{Registry: registry, Kernel: lifecycletest.NewKernel()})
 	n, err := plugin.New(plugin.Config{
-		Policy: p, Registry: registry, Guard: guard, PodDirs: dirs,
+		Policy: policy.NewCurrent(p), Registry: registry, Guard: guard, PodDirs: dirs,
 		Recorder: &lifecycletest.Recorder{}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ func (p *Plugin) GrantLock(containerID string, vm host.Process, lock host.Limit)
 	}
 	facts := p.raiseFacts(&l)
 	facts.Current, facts.Desired = l.VMLock(vm), lock
-	if err := decide.Raise(p.Policy, facts); err != nil || lock <= facts.Current {
+	if err := decide.Raise(p.Policy.Get(), facts); err != nil || lock <= facts.Current {
 		return err
 	}
 	p.Registry.Update(containerID, func(now *registry.Launcher) { now.SetLock(vm, lock) })

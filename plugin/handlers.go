@@ -41,7 +41,7 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RunPodSandbox", time.Now(), nil)
 	type check func(p *policy.Policy, labels, annotations map[string]string) (decide.Remark, bool)
 	for _, check := range []check{decide.StrayAnnotations, decide.ConflictingLauncher} {
-		if remark, ok := check(p.Policy, pod.GetLabels(), pod.GetAnnotations()); ok {
+		if remark, ok := check(p.Policy.Get(), pod.GetLabels(), pod.GetAnnotations()); ok {
 			p.report(registry.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
 		}
 	}
@@ -54,7 +54,7 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 	adjust *nri.ContainerAdjustment, _ []*nri.ContainerUpdate, err error,
 ) {
 	defer p.observe("CreateContainer", time.Now(), &err)
-	if p.stopping.Load() && p.Policy.Mode == policy.Enforce && p.runsVM(pod, ctr) {
+	if p.stopping.Load() && p.Policy.Get().Mode == policy.Enforce && p.runsVM(pod, ctr) {
 		return nil, nil, errStopping
 	}
 	l, d := p.admit(pod, ctr)

@@ -25,7 +25,7 @@ func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error 
 	switch {
 	case refusal == nil:
 		return nil
-	case p.Policy.Mode != policy.Enforce:
+	case p.Policy.Get().Mode != policy.Enforce:
 		p.report(l, decide.Remark{Type: agentapi.Warning, Reason: agentapi.ReasonWouldRefuse,
 			Message: policy.Observing + refusal.Message})
 		return nil

@@ -33,7 +33,7 @@ type awaitedPod struct {
 // pods with a profile, because ConflictingLauncher has reported their misspelled annotation.
 func (p *Plugin) awaitLauncher(pod *nri.PodSandbox) {
 	name, ok, _ := api.Launcher(pod.GetAnnotations())
-	if _, profile := p.Policy.Profile(pod.GetLabels()); !ok || profile {
+	if _, profile := p.Policy.Get().Profile(pod.GetLabels()); !ok || profile {
 		return
 	}
 	p.deciding.Lock()

@@ -49,11 +49,11 @@ func newNode(t *testing.T, mode policy.Mode) *node {
 	}
 	guard := guard.New(guard.Config{
 		Registry: n.registry, Kernel: n.kernel, Recorder: n.recorder,
-		Logger: slog.New(slog.DiscardHandler), Repair: true,
+		Logger: slog.New(slog.DiscardHandler), Repair: func() bool { return true },
 	})
 	var err error
 	n.Plugin, err = plugin.New(plugin.Config{
-		Policy: decidetest.Policy(t, mode), Registry: n.registry, Guard: guard, PodDirs: n.dirs,
+		Policy: policy.NewCurrent(decidetest.Policy(t, mode)), Registry: n.registry, Guard: guard, PodDirs: n.dirs,
 		Recorder: n.recorder, Logger: slog.New(slog.DiscardHandler), Observer: n.observer,
 	})
 	if err != nil {

@@ -54,7 +54,7 @@ type Domains interface {
 
 // Config holds the dependencies of a plugin. All fields but the last seven are required.
 type Config struct {
-	Policy   *policy.Policy
+	Policy   *policy.Current
 	Registry *registry.Registry
 	Guard    Guard
 	PodDirs  PodDirs

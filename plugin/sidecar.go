@@ -59,7 +59,7 @@ func (p *Plugin) isSidecar(pod *nri.PodSandbox, ctr *nri.Container) bool {
 	if !ok || name != ctr.GetName() {
 		return false
 	}
-	launcher, ok := decide.Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
+	launcher, ok := decide.Recognise(p.Policy.Get(), pod.GetLabels(), pod.GetAnnotations())
 	return ok && launcher != name
 }
 
@@ -68,7 +68,7 @@ func (p *Plugin) isSidecar(pod *nri.PodSandbox, ctr *nri.Container) bool {
 func (p *Plugin) adjustSidecar(
 	pod *nri.PodSandbox, ctr *nri.Container,
 ) (*nri.ContainerAdjustment, error) {
-	if p.Policy.Mode != policy.Enforce || !p.isSidecar(pod, ctr) {
+	if p.Policy.Get().Mode != policy.Enforce || !p.isSidecar(pod, ctr) {
 		return nil, nil
 	}
 	l := registry.Launcher{Launcher: agentapi.Launcher{

@@ -25,7 +25,8 @@ const (
 type State struct {
 	Node      agentapi.Node
 	Launchers []agentapi.Launcher
-	NotReady  error // why the agent is not ready; nil: it is
+	Policy    v1alpha1.PolicyReport // outcome of the NodePolicy for this node
+	NotReady  error                 // why the agent is not ready; nil: it is
 }
 
 // status returns the status without its heartbeat.
@@ -33,6 +34,7 @@ func (s State) status() (status v1alpha1.NodeStateStatus, err error) {
 	if status.Node, err = v1alpha1.NodeReportOf(s.Node); err != nil {
 		return status, err
 	}
+	status.Policy = &s.Policy
 	status.Totals = totals(s.Launchers)
 	status.Conditions = s.conditions()
 	launchers := slices.SortedFunc(slices.Values(s.Launchers), byPod)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestHeadroom(t *testing.T) {
 	r := newRig(t)
 	for _, want := range []podapi.Headroom{{Memory: int64(64 * gi), CPUs: 16}, {CPUs: 1}, {}} {
-		r.Headroom = want
+		r.Policy.Set(&policy.Policy{Headroom: policy.Headroom(want)})
 		for _, uid := range []string{"a", "c"} {
 			if got, err := agent.New(r.serve(t, uid)).Headroom(t.Context()); got != want ||
 				err != nil {

@@ -12,11 +12,12 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// Node serves the pods of the node. The caller sets all fields before use. Only Desired, Headroom,
+// Node serves the pods of the node. The caller sets all fields before use. Only Desired,
 // Reports and SetStopHandler are optional.
 type Node struct {
 	Registry *registry.Registry
@@ -30,17 +31,14 @@ type Node struct {
 	// Grant decides about a memory lock and records it in the account: plugin.Plugin.GrantLock.
 	Grant func(containerID string, vm host.Process, lock host.Limit) error
 
-	// Enforce is set in mode enforce. Otherwise pods can only read.
-	Enforce bool
+	// Policy is the node's policy. In mode observe pods can only read.
+	Policy *policy.Current
 
 	// Ready reports whether the agent knows all launchers of the node.
 	Ready func() bool
 
 	// Clock is the base of the generations of the desired state.
 	Clock host.Clock
-
-	// Headroom is the node policy's headroom, for the pods.
-	Headroom podapi.Headroom
 
 	Desired Desired // nil: without Kubernetes
 	Store   Store
@@ -211,7 +209,7 @@ func refusalIfGone(err error) error {
 
 // checkEnforced returns a refusal in mode observe.
 func (p *pod) checkEnforced() error {
-	if p.node.Enforce {
+	if p.node.Policy.Get().Mode == policy.Enforce {
 		return nil
 	}
 	return refusal(podapi.CodeRefused, "the node policy is in mode observe, which changes nothing")

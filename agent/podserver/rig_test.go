@@ -79,10 +79,10 @@ func newRigWith(t *testing.T, rules string) *rig {
 		}
 	})
 	r.guard = guard.New(guard.Config{Registry: r.registry, Kernel: r.kernel, Recorder: r.recorder,
-		Logger: log, Repair: true})
+		Logger: log, Repair: func() bool { return true }})
 	r.plugin, err = plugin.New(plugin.Config{
-		Policy: p, Registry: r.registry, Guard: r.guard, PodDirs: noDirs{}, Recorder: r.recorder,
-		Logger: log,
+		Policy: policy.NewCurrent(p), Registry: r.registry, Guard: r.guard, PodDirs: noDirs{},
+		Recorder: r.recorder, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func newRigWith(t *testing.T, rules string) *rig {
 	r.Node = &podserver.Node{
 		Registry: r.registry, Kernel: r.kernel, Recorder: r.recorder, Logger: log,
 		Cgroup: r.guard.Cgroup, Grant: r.plugin.GrantLock,
-		Enforce: p.Mode == policy.Enforce, Ready: func() bool { return r.ready },
+		Policy: policy.NewCurrent(p), Ready: func() bool { return r.ready },
 		Clock: lifecycletest.NewClock(), Store: store,
 	}
 	r.add("a", 100)

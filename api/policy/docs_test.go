@@ -11,7 +11,12 @@ import (
 
 func readDoc(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "policy.md"))
+	return readPage(t, "policy.md")
+}
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +30,7 @@ var (
 
 // Every example is a policy, possibly without apiVersion and kind.
 func TestPolicyExamples(t *testing.T) {
-	blocks := yamlBlock.FindAllStringSubmatch(readDoc(t), -1)
+	blocks := yamlBlock.FindAllStringSubmatch(readDoc(t)+readPage(t, "node-policy.md"), -1)
 	if len(blocks) < 3 {
 		t.Fatalf("found %d examples", len(blocks))
 	}
@@ -46,6 +51,9 @@ func TestPolicyExamples(t *testing.T) {
 func TestFieldsAreDocumented(t *testing.T) {
 	doc := readDoc(t)
 	for _, path := range fieldPaths(reflect.TypeFor[document](), "") {
+		if path == "metadata" || path == "status" { // in one row
+			path = "metadata`, `status"
+		}
 		if !strings.Contains(doc, "\n| `"+path+"` |") {
 			t.Errorf("%s is not in the table", path)
 		}
@@ -57,6 +65,9 @@ func fieldPaths(doc reflect.Type, prefix string) (paths []string) {
 	for field := range doc.Fields() {
 		path := prefix + field.Tag.Get("json")
 		switch {
+		case field.Anonymous && prefix != "": // spec repeats the fields of the file
+		case field.Anonymous:
+			paths = append(paths, fieldPaths(field.Type, prefix)...)
 		case field.Type.Kind() == reflect.Pointer:
 			paths = append(paths, path)
 			paths = append(paths, fieldPaths(field.Type.Elem(), path+".")...)

@@ -2,26 +2,48 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+	sigsjson "sigs.k8s.io/json"
 
 	"github.com/mooring-vm/mooring/api"
 )
 
 // document is the structure of the file. Its leaves are parsed one by one, so that an error can
 // name the path and the value.
+//
+// The object of the API has the fields of the policy in spec. A file may have either form.
 type document struct {
-	APIVersion json.RawMessage   `json:"apiVersion"`
-	Kind       json.RawMessage   `json:"kind"`
-	Mode       json.RawMessage   `json:"mode"`
-	Memlock    nodeMemlockFields `json:"memlock"`
-	Lifecycle  lifecycleFields   `json:"lifecycle"`
-	Headroom   headroomFields    `json:"headroom"`
-	Profiles   []profileFields   `json:"profiles"`
-	Rules      []ruleFields      `json:"rules"`
+	APIVersion json.RawMessage `json:"apiVersion"`
+	Kind       json.RawMessage `json:"kind"`
+	Metadata   json.RawMessage `json:"metadata"`
+	Spec       *specFields     `json:"spec"`
+	Status     json.RawMessage `json:"status"`
+	policyFields
+}
+
+// specFields are the fields of the object's spec.
+type specFields struct {
+	NodeSelector json.RawMessage `json:"nodeSelector"`
+	Priority     json.RawMessage `json:"priority"`
+	policyFields
+}
+
+type policyFields struct {
+	Mode      json.RawMessage   `json:"mode"`
+	Memlock   nodeMemlockFields `json:"memlock"`
+	Lifecycle lifecycleFields   `json:"lifecycle"`
+	Headroom  headroomFields    `json:"headroom"`
+	Profiles  []profileFields   `json:"profiles"`
+	Rules     []ruleFields      `json:"rules"`
 }
 
 type nodeMemlockFields struct {
@@ -52,6 +74,44 @@ type podMemlockFields struct {
 func (r *reader) policy(doc document) *Policy {
 	required(r, "apiVersion", doc.APIVersion, oneOf(APIVersion))
 	required(r, "kind", doc.Kind, oneOf(Kind))
+	if doc.Spec == nil {
+		return r.fields(doc.policyFields)
+	}
+	if !reflect.DeepEqual(doc.policyFields, policyFields{}) {
+		r.fail("spec", nil, "want all fields of the policy in spec, or none of them")
+	}
+	r.at = "spec."
+	r.selector(*doc.Spec)
+	return r.fields(doc.Spec.policyFields)
+}
+
+// selector checks the fields that select nodes. Agents read them from the object.
+func (r *reader) selector(f specFields) {
+	optional(r, "priority", f.Priority, 0, priority)
+	optional(r, "nodeSelector", f.NodeSelector, nil, nodeSelector)
+}
+
+// maxPriority bounds the priority of a policy on both sides.
+const maxPriority = 1000000
+
+func priority(raw json.RawMessage) (int, error) {
+	n, err := strconv.Atoi(string(raw))
+	if err != nil || n < -maxPriority || n > maxPriority {
+		return 0, fmt.Errorf("want a whole number from -%d to %d", maxPriority, maxPriority)
+	}
+	return n, nil
+}
+
+func nodeSelector(raw json.RawMessage) (labels.Selector, error) {
+	var s metav1.LabelSelector
+	strict, err := sigsjson.UnmarshalStrict(raw, &s)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return nil, errors.New("want a label selector with matchLabels and matchExpressions")
+	}
+	return metav1.LabelSelectorAsSelector(&s)
+}
+
+func (r *reader) fields(doc policyFields) *Policy {
 	p := &Policy{
 		Mode: optional(r, "mode", doc.Mode, Observe, oneOf(Observe, Enforce)),
 		Memlock: NodeMemlock{

@@ -57,5 +57,5 @@ func allowed(err error) string {
 
 // fail records a fault of a value in the document.
 func (r *reader) fail(path string, raw json.RawMessage, format string, args ...any) {
-	r.faults = append(r.faults, &FieldError{path, string(raw), fmt.Sprintf(format, args...)})
+	r.faults = append(r.faults, &FieldError{r.at + path, string(raw), fmt.Sprintf(format, args...)})
 }

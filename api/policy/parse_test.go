@@ -329,3 +329,42 @@ func checkSound(t *testing.T, p *Policy) {
 		}
 	}
 }
+
+// The object of the API has the same fields in spec.
+func TestParseObject(t *testing.T) {
+	const object = `
+apiVersion: mooring.dev/v1alpha1
+kind: NodePolicy
+metadata: {name: gpu}
+spec:
+  nodeSelector: {matchLabels: {pool: gpu}}
+  priority: 10
+  mode: enforce
+  rules: [{name: vms, namespaces: [vms], memlock: {max: 16Gi}}]
+`
+	p, err := Parse([]byte(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat, err := Parse([]byte(head + "rules: [{name: vms, namespaces: [vms], memlock: {max: 16Gi}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat.Mode = Enforce
+	if diff := cmp.Diff(flat, p); diff != "" {
+		t.Errorf("(-file +object):\n%s", diff)
+	}
+	for name, c := range map[string]struct{ from, to, want string }{
+		"a value":      {"16Gi", "16Gb", "spec.rules[0].memlock.max: \"16Gb\": "},
+		"a field":      {"mode: enforce", "mood: enforce", "spec.mood: unknown field"},
+		"priority":     {"priority: 10", "priority: 1e9", "spec.priority: 1000000000: want a whole number"},
+		"selector":     {"matchLabels", "labels", "spec.nodeSelector: "},
+		"both forms":   {"spec:", "mode: observe\nspec:", "want all fields of the policy in spec"},
+		"mode of spec": {"enforce", "strict", `spec.mode: "strict": want observe or enforce`},
+	} {
+		_, err := Parse([]byte(strings.Replace(object, c.from, c.to, 1)))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 // reader collects the faults of a document.
 type reader struct {
 	faults []error
+	at     string            // prefix of each path: "spec." in an object
 	names  map[string]string // path of each named element, by list and name
 }
 

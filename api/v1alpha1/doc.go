@@ -9,6 +9,9 @@
 // A [NodeState] is the state of one node's agent and of its launchers, for readers without rights
 // on the node. Only the agent of the node writes it.
 //
+// A [NodePolicy] is the policy of the nodes that it selects. Users write it, agents apply it, and
+// the controller summarises their reports in its status.
+//
 // +kubebuilder:object:generate=true
 // +groupName=mooring.dev
 package v1alpha1

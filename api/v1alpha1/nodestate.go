@@ -50,6 +50,10 @@ type NodeStateStatus struct {
 	// +optional
 	Node NodeReport `json:"node,omitempty"`
 
+	// Policy is the outcome of the NodePolicy for this node.
+	// +optional
+	Policy *PolicyReport `json:"policy,omitempty"`
+
 	// Totals counts all launchers, also the omitted ones.
 	// +optional
 	Totals NodeTotals `json:"totals,omitempty"`

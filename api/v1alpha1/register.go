@@ -20,7 +20,7 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme adds the types of this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion(), &MigrationReservation{}, &MigrationReservationList{},
-		&NodeState{}, &NodeStateList{})
+		&NodeState{}, &NodeStateList{}, &NodePolicy{}, &NodePolicyList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

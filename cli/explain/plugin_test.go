@@ -49,8 +49,8 @@ func newPlugin(
 ) (*plugin.Plugin, *lifecycletest.Recorder) {
 	recorder := &lifecycletest.Recorder{}
 	config := plugin.Config{
-		Policy: p, Registry: registry.New(), Guard: noGuard{}, PodDirs: dirs{}, Recorder: recorder,
-		Logger: slog.New(slog.DiscardHandler), Controllers: node.Controllers,
+		Policy: policy.NewCurrent(p), Registry: registry.New(), Guard: noGuard{}, PodDirs: dirs{},
+		Recorder: recorder, Logger: slog.New(slog.DiscardHandler), Controllers: node.Controllers,
 		NodeMemory: node.Memory,
 	}
 	if node.Granted > 0 {

@@ -55,10 +55,10 @@ func newMooring(root string, log *os.File) (*mooringParts, error) {
 	registry := registry.New()
 	m.guard = guard.New(guard.Config{
 		Registry: registry, Kernel: lifecycletest.NewKernel(), Recorder: record, Observer: m.counts,
-		Logger: m.logger, Repair: true, Interval: 30 * time.Second,
+		Logger: m.logger, Repair: func() bool { return true }, Interval: 30 * time.Second,
 	})
 	m.Plugin, err = plugin.New(plugin.Config{
-		Policy: rules, Registry: registry, Guard: m.guard, PodDirs: dirs, Recorder: record,
+		Policy: policy.NewCurrent(rules), Registry: registry, Guard: m.guard, PodDirs: dirs, Recorder: record,
 		Logger:   m.logger,
 		Observer: m.counts, Controllers: []string{"cpu", "cpuset", "io", "memory", "pids"},
 		NodeMemory: 1 << 43,

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -307,6 +308,38 @@ func TestPolicyWithoutMode(t *testing.T) {
 		"policy.yaml")
 	if p, err := policy.Parse([]byte(got)); err != nil || p.Mode != policy.Enforce {
 		t.Errorf("got %v, %v:\n%s", p, err, got)
+	}
+}
+
+// Policies by pool become NodePolicies with the chart's mode, once the cluster knows the kind.
+func TestPoliciesByPool(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	const values = "policies:\n- {name: gpu, spec: {nodeSelector: {matchLabels: {pool: gpu}}, " +
+		"priority: 10, rules: [{name: vms, namespaces: [vms], memlock: {max: 64Gi}}]}}\n"
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const known = "--api-versions=mooring.dev/v1alpha1/NodePolicy"
+	for _, mode := range []policy.Mode{policy.Observe, policy.Enforce} {
+		o := decode(t, render(t, "--values="+file, known,
+			"--set=mode="+string(mode)))["NodePolicy gpu"]
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := policy.Parse(text); err != nil || p.Mode != mode || len(p.Rules) != 1 {
+			t.Errorf("%s: %+v, %v:\n%s", mode, p, err, text)
+		}
+	}
+	for want, args := range map[string][]string{
+		"install without policies": nil,
+		`has mode "enforce"`:       {known, "--set=policies[0].spec.mode=enforce"},
+	} {
+		out, err := helm(t, append([]string{"template", chart, "--namespace=" + system,
+			"--values=" + file}, args...)...)
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v, printed %q, want %q in it", err, out, want)
+		}
 	}
 }
 

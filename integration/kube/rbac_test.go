@@ -39,10 +39,14 @@ func TestAgentMayDoNothingElse(t *testing.T) {
 		"create mooring.dev/nodestates",
 		"get /nodes",
 		"get mooring.dev/nodestates",
+		"list /nodes",
 		"list /pods",
+		"list mooring.dev/nodepolicies",
 		"patch events.k8s.io/events",
 		"update mooring.dev/nodestates/status",
+		"watch /nodes",
 		"watch /pods",
+		"watch mooring.dev/nodepolicies",
 	}
 	if diff := cmp.Diff(want, own); diff != "" {
 		t.Errorf("rights of the agent (-want +got):\n%s", diff)

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/cli"
 	"github.com/mooring-vm/mooring/hack/kube"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
@@ -230,7 +231,8 @@ func reporter(t *testing.T, p *corev1.Pod, r *recording) podserver.Pod {
 	}})
 	n := &podserver.Node{
 		Registry: launchers, Recorder: r.Recorder, Logger: slog.New(slog.DiscardHandler),
-		Ready: func() bool { return true }, Clock: lifecycletest.NewClock(),
+		Policy: policy.NewCurrent(&policy.Policy{}), Ready: func() bool { return true },
+		Clock: lifecycletest.NewClock(),
 	}
 	return n.Pod(string(p.UID))
 }

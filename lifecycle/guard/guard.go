@@ -31,9 +31,9 @@ type Config struct {
 	Observer Observer
 	Logger   *slog.Logger
 
-	// Repair raises the memory-lock limit of processes below their launcher's limit. Otherwise the
-	// guard only reports them.
-	Repair bool
+	// Repair reports whether to raise the memory-lock limit of processes below their launcher's
+	// limit. Otherwise, or if it is nil, the guard only reports them.
+	Repair func() bool
 
 	// Interval is the time between checks of all running launchers, because processes change their
 	// own limits and kubelet rewrites cgroup files. 0: only queued launchers are checked.

@@ -57,7 +57,7 @@ func withBench(t *testing.T, cfg benchConfig, test func(t *testing.T, b *bench))
 		b.guard = guard.New(guard.Config{
 			Registry: b.registry, Kernel: b.kernel, Recorder: b.recorder,
 			Logger: slog.New(slog.DiscardHandler),
-			Repair: cfg.repair, Interval: cfg.interval,
+			Repair: func() bool { return cfg.repair }, Interval: cfg.interval,
 		})
 		b.registry.Put(newLauncher(cfg.cgroup))
 		ctx, cancel := context.WithCancel(context.Background())

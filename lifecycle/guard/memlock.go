@@ -42,7 +42,7 @@ type lockScan struct {
 // limit, and raises them if allowed. ErrGone: no process remains.
 func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error) {
 	s := lockScan{
-		kernel: g.Kernel, repair: g.Repair, known: map[host.Process]bool{}, vms: l.VMLocks(),
+		kernel: g.Kernel, repair: g.Repair != nil && g.Repair(), known: map[host.Process]bool{}, vms: l.VMLocks(),
 		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
 		extra:  map[host.Process]host.Limit{}, launcher: l.Container.PID, inherited: host.Unlimited,
 	}

@@ -34,9 +34,7 @@ func (s *Supervisor) restoreTie(ctx context.Context, stored tie.Tie) {
 		s.byGroup[t.Launcher.Group] = t
 		s.restoreTracking(t)
 	}
-	terms := s.Terms
-	terms.GracePeriod, terms.Watchdog = stored.Terms.GracePeriod, stored.Terms.Watchdog
-	s.step(t, tie.TermsChanged{Terms: terms})
+	s.changeTerms(t)
 	s.updateStopHandlers(t.Launcher.Pod.UID, restartReconnectWait)
 	s.reopenHandles(ctx, t)
 	s.readPodDir(t)

@@ -72,6 +72,7 @@ type Supervisor struct {
 	wake       chan struct{}
 
 	// The goroutine of Run owns the following fields.
+	terms        tie.Terms              // Config.Terms, or those of SetTerms
 	ties         map[string]*managedTie // by container ID
 	byGroup      map[uint64]*managedTie
 	stopHandlers map[string]bool // UIDs of pods with a stop handler
@@ -113,6 +114,7 @@ func New(cfg Config) *Supervisor {
 		podTies:      map[string]int{},
 		reads:        map[host.Process]*argumentsRead{},
 		wake:         make(chan struct{}, 1),
+		terms:        cfg.Terms,
 		ties:         map[string]*managedTie{},
 		byGroup:      map[uint64]*managedTie{},
 		stopHandlers: map[string]bool{},

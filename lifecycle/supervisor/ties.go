@@ -23,7 +23,7 @@ func (s *Supervisor) addLauncher(l registry.Launcher) *managedTie {
 
 // termsFor returns the node's terms with the launcher's own grace period and watchdog.
 func (s *Supervisor) termsFor(l registry.Launcher) tie.Terms {
-	terms := s.Terms
+	terms := s.terms
 	if l.GracePeriod > 0 {
 		terms.GracePeriod = l.GracePeriod
 	}
@@ -31,6 +31,25 @@ func (s *Supervisor) termsFor(l registry.Launcher) tie.Terms {
 		terms.Watchdog = l.Watchdog
 	}
 	return terms
+}
+
+// SetTerms replaces [Config.Terms], except for ProofOnly. A launcher keeps its grace period and its
+// watchdog. A stop in progress goes on under the new terms.
+func (s *Supervisor) SetTerms(terms tie.Terms) {
+	s.enqueue(func(context.Context) {
+		terms.ProofOnly = s.Terms.ProofOnly
+		s.terms = terms
+		for _, t := range s.ties {
+			s.changeTerms(t)
+		}
+	})
+}
+
+// changeTerms applies the node's terms to a tie.
+func (s *Supervisor) changeTerms(t *managedTie) {
+	terms := s.terms
+	terms.GracePeriod, terms.Watchdog = t.Terms.GracePeriod, t.Terms.Watchdog
+	s.step(t, tie.TermsChanged{Terms: terms})
 }
 
 func (s *Supervisor) addTie(record tie.Tie) *managedTie {

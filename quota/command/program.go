@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 	"github.com/mooring-vm/mooring/internal/serve"
+	"github.com/mooring-vm/mooring/nodepolicy"
 	"github.com/mooring-vm/mooring/quota/controller"
 )
 
@@ -45,6 +46,9 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 		Metrics: controller.NewMetrics(registry), Logger: logger,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := nodepolicy.Add(m, logger); err != nil {
 		return nil, err
 	}
 	serving, err := addWebhooks(m, config, registry, logger)

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -25,11 +26,16 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// trimOther trims objects other than pods. A rule by kind for VMIs would fail without KubeVirt,
+// trimOther trims objects other than pods. Of a NodeState, package nodepolicy needs the report about
+// the policy. A rule by kind for VMIs would fail without KubeVirt,
 // because the cache requires that the API server serves the kind of each rule.
 func trimOther(o any) (any, error) {
-	if metadata, ok := o.(*metav1.PartialObjectMetadata); ok {
-		return trimMetadata(metadata), nil
+	switch o := o.(type) {
+	case *metav1.PartialObjectMetadata:
+		return trimMetadata(o), nil
+	case *v1alpha1.NodeState:
+		return &v1alpha1.NodeState{ObjectMeta: identity(o.ObjectMeta),
+			Status: v1alpha1.NodeStateStatus{Policy: o.Status.Policy}}, nil
 	}
 	return cache.TransformStripManagedFields()(o)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
 
@@ -29,13 +30,15 @@ func listen(t *testing.T, socket string) net.Listener {
 }
 
 // serve answers a pod as the agent does.
-func serve(t *testing.T, socket string, policy podapi.Headroom) {
+func serve(t *testing.T, socket string, headroom podapi.Headroom) {
 	t.Helper()
 	l, log := listen(t, socket), slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() {
-		done <- podserver.Serve(ctx, l, (&podserver.Node{Headroom: policy}).Pod("a"), log)
+		node := &podserver.Node{
+			Policy: policy.NewCurrent(&policy.Policy{Headroom: policy.Headroom(headroom)})}
+		done <- podserver.Serve(ctx, l, node.Pod("a"), log)
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
@@ -100,10 +101,10 @@ func (n *node) startAgent() error {
 		Grant: func(string, host.Process, host.Limit) error {
 			return errors.New("unexpected call of Grant")
 		},
-		Enforce: true,
-		Ready:   func() bool { return true },
-		Clock:   n.clock,
-		Store:   n.store,
+		Policy: policy.NewCurrent(&policy.Policy{Mode: policy.Enforce}),
+		Ready:  func() bool { return true },
+		Clock:  n.clock,
+		Store:  n.store,
 	}
 	listener := &cuttableListener{Listener: plain}
 	n.mu.Lock()

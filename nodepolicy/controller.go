@@ -1,0 +1,131 @@
+package nodepolicy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+)
+
+const (
+	name = "mooring-nodepolicy"
+
+	// kindsPeriod is the period of checks for missing kinds.
+	kindsPeriod = 5 * time.Second
+
+	// delay collects the reports of many nodes into one write.
+	delay = time.Second
+)
+
+// Add adds the controller to a manager. It starts when the API server serves the kinds.
+func Add(m manager.Manager, logger *slog.Logger) error { return m.Add(&starter{m, logger}) }
+
+type starter struct {
+	manager manager.Manager
+	logger  *slog.Logger
+}
+
+// Start waits for the kinds and adds the controller. A manager starts it as the leader.
+func (s *starter) Start(ctx context.Context) error {
+	served := func(context.Context) (bool, error) {
+		for _, kind := range []string{"NodePolicy", "NodeState"} {
+			gvk := v1alpha1.GroupVersion().WithKind(kind)
+			if _, err := s.manager.GetRESTMapper().RESTMapping(gvk.GroupKind(),
+				gvk.Version); err != nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
+	if wait.PollUntilContextCancel(ctx, kindsPeriod, true, served) != nil {
+		return nil
+	}
+	options := controller.Options{Reconciler: &reconciler{s.manager.GetClient()}}
+	options.DefaultFromConfig(s.manager.GetControllerOptions())
+	inner, err := controller.NewUnmanaged(name, options)
+	if err != nil {
+		return fmt.Errorf("starting the controller of NodePolicies: %w", err)
+	}
+	kinds := s.manager.GetCache()
+	for _, from := range []source.Source{
+		source.Kind(kinds, &v1alpha1.NodePolicy{},
+			&handler.TypedEnqueueRequestForObject[*v1alpha1.NodePolicy]{}),
+		source.Kind(kinds, &v1alpha1.NodeState{}, byReport()),
+	} {
+		if err := inner.Watch(from); err != nil {
+			return fmt.Errorf("starting the controller of NodePolicies: %w", err)
+		}
+	}
+	return s.manager.Add(inner)
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// byReport enqueues the policy that a node reports, before and after a change of the report.
+func byReport() handler.TypedEventHandler[*v1alpha1.NodeState, reconcile.Request] {
+	add := func(q queue, n *v1alpha1.NodeState) {
+		if r := n.Status.Policy; r != nil && r.Name != "" {
+			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: r.Name}}, delay)
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.NodeState, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.NodeState], q queue) {
+			add(q, e.Object)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.NodeState], q queue) {
+			add(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NodeState], q queue) {
+			if !equality.Semantic.DeepEqual(e.ObjectOld.Status.Policy, e.ObjectNew.Status.Policy) {
+				add(q, e.ObjectOld)
+				add(q, e.ObjectNew)
+			}
+		},
+	}
+}
+
+// reconciler writes the status of policies.
+type reconciler struct{ client client.Client }
+
+// Reconcile implements [reconcile.Reconciler].
+func (r *reconciler) Reconcile(
+	ctx context.Context, request reconcile.Request,
+) (reconcile.Result, error) {
+	p := &v1alpha1.NodePolicy{}
+	if err := r.client.Get(ctx, request.NamespacedName, p); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	nodes := &v1alpha1.NodeStateList{}
+	if err := r.client.List(ctx, nodes); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing node states: %w", err)
+	}
+	status := Summarise(p, nodes.Items)
+	if equality.Semantic.DeepEqual(status, p.Status) {
+		return reconcile.Result{}, nil
+	}
+	next := p.DeepCopy() // the cache shares its objects
+	next.Status = status
+	err := r.client.Status().Update(ctx, next)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: delay}, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status of NodePolicy %q: %w", p.Name, err)
+	}
+	return reconcile.Result{}, nil
+}
