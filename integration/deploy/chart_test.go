@@ -242,6 +242,30 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
+// TestRecommendedLabels wants the labels that Kubernetes recommends at every object of the chart but
+// its CRDs and its namespace. Selectors and pods keep two labels, because selectors cannot change.
+func TestRecommendedLabels(t *testing.T) {
+	objects := decode(t, render(t, "--set=webhooks.enabled=true,networkPolicy.enabled=true"))
+	for name, o := range objects {
+		labels := o.GetLabels()
+		switch o.GetKind() {
+		case "CustomResourceDefinition", "Namespace":
+			continue
+		case "DaemonSet", "Deployment":
+			pods, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata",
+				"labels")
+			if len(pods) != 2 || pods["app.kubernetes.io/component"] == "" {
+				t.Errorf("%s: pods have labels %v", name, pods)
+			}
+		}
+		for _, key := range []string{"name", "component", "part-of", "instance", "version"} {
+			if labels["app.kubernetes.io/"+key] == "" {
+				t.Errorf("%s has no label app.kubernetes.io/%s", name, key)
+			}
+		}
+	}
+}
+
 // TestVersions wants the chart's version in the tags of all images, and the same in a release.
 func TestVersions(t *testing.T) {
 	var version struct{ Version, AppVersion string }

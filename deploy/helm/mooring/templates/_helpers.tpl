@@ -1,7 +1,17 @@
-{{/* Labels of a part: call with its name. */}}
+{{/* Labels of a part's pods, and of its selectors, which cannot change: call with its name. */}}
 {{- define "mooring.labels" -}}
 app.kubernetes.io/name: mooring
 app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{/* Labels of an object of a part: call with (list $ "agent"). */}}
+{{- define "mooring.objectLabels" -}}
+{{ include "mooring.labels" (index . 1) }}
+{{- with index . 0 }}
+app.kubernetes.io/part-of: mooring
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
 {{- end }}
 
 {{/* The image of a part: call with (list $ "agent"). */}}
