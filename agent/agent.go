@@ -51,6 +51,7 @@ type Agent struct {
 	pods       *podserver.Node
 	desired    *podserver.FileStore
 	presence   *presence
+	usage      *usageSampler
 
 	supervision *supervision // nil if the kernel cannot track processes
 	trackerErr  error        // the reason for a nil supervision
@@ -130,6 +131,7 @@ func (a *Agent) makeGuard(context.Context) error {
 	if a.kernel, err = host.NewLinuxKernel(a.config.Proc, a.config.Cgroup); err != nil {
 		return err
 	}
+	a.usage = &usageSampler{read: a.kernel.Usage, logger: a.logger}
 	a.guard = guard.New(guard.Config{
 		Registry: a.registry,
 		Kernel:   a.kernel,

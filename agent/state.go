@@ -18,6 +18,7 @@ func (a *Agent) Launchers() []agentapi.Launcher {
 	for i := range known {
 		launchers = append(launchers, known[i].View(now))
 	}
+	a.usage.fill(launchers)
 	return launchers
 }
 
