@@ -1,15 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/mooring-vm/mooring/agent/admin"
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -28,7 +28,7 @@ const (
 )
 
 const exitCodes = `Exit codes: 0 success, 1 failure, 2 wrong usage, 3 the agent does not run,
-4 no such launcher on this node or pod in the cluster, 5 permission denied, 6 the pod would be refused.`
+4 no such launcher, or no such pod in the cluster, 5 permission denied, 6 the pod would be refused.`
 
 // answerTimeout bounds a request to the agent. Streams have no bound.
 const answerTimeout = 10 * time.Second
@@ -41,7 +41,9 @@ type Program struct {
 	Out, ErrOut io.Writer
 	Now         func() time.Time
 
-	socket string
+	socket        string
+	defaultSocket string // empty: that of the agent; only tests change it
+	kube          *genericclioptions.ConfigFlags
 }
 
 // Run executes the command line and returns the exit code. It blocks until the command or ctx ends.
@@ -84,11 +86,13 @@ func (p *Program) Command() *cobra.Command {
 	name := p.displayName()
 	root := &cobra.Command{
 		Use:   "mooring",
-		Short: "Show the requested and actual settings of VM launchers on this node",
-		Long: "Asks the mooring-agent of this node about VM launcher containers: requested,\n" +
-			"allowed and granted settings, the settings in the kernel, and the state of\n" +
-			"their VM processes.\n" +
-			"Run it as root, on the node or in the agent's pod.\n\n" + exitCodes,
+		Short: "Show VM launchers: their settings, VM processes, sizes and quotas",
+		Long: "Shows VM launcher containers: requested, allowed and granted settings, the\n" +
+			"settings in the kernel, and the state of their VM processes.\n\n" +
+			"On a node, run it as root: it asks the node's agent. As `kubectl mooring`, and\n" +
+			"on a machine without an agent, it reads the states that the agents write to the\n" +
+			"cluster. For that it needs the role mooring-view in the whole cluster.\n\n" +
+			exitCodes,
 		Example: fmt.Sprintf("  %[1]s ps\n  %[1]s inspect vms/virt-launcher-db-x7k2p\n  "+
 			"%[1]s watch", name),
 		Annotations: map[string]string{
@@ -103,10 +107,15 @@ func (p *Program) Command() *cobra.Command {
 		SilenceUsage:               true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.PersistentFlags().StringVar(&p.socket, "socket", agentapi.DefaultSocket,
+	root.PersistentFlags().StringVar(&p.socket, "socket",
+		cmp.Or(p.defaultSocket, agentapi.DefaultSocket),
 		"the agent's socket")
-	root.AddCommand(p.psCommand(), p.inspectCommand(), p.watchCommand(), p.leaseCommand(),
-		p.resizeCommand(), p.versionCommand())
+	p.kube = newKubeFlags()
+	p.kube.AddFlags(root.PersistentFlags())
+	completeFlag(root, "context", p.completeContexts)
+	root.AddCommand(p.statusCommand(), p.psCommand(), p.topCommand(), p.inspectCommand(),
+		p.eventsCommand(), p.watchCommand())
+	root.AddCommand(p.leaseCommand(), p.resizeCommand(), p.versionCommand())
 	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.domainCommand(), p.quotaCommand(),
 		p.doctorCommand(), p.uninstallCommand())
 	return root
@@ -117,7 +126,7 @@ const pluginPrefix = "kubectl-"
 
 // displayName is the program's name in help texts. kubectl runs kubectl-mooring as its subcommand.
 func (p *Program) displayName() string {
-	if strings.HasPrefix(filepath.Base(p.Name), pluginPrefix) {
+	if p.isPlugin() {
 		return "kubectl mooring"
 	}
 	return "mooring"

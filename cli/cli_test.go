@@ -180,8 +180,9 @@ func TestErrors(t *testing.T) {
 			`unknown command "pss": did you mean ps?`},
 		"unlike any command": {[]string{"frobnicate"}, ExitUsage, "`mooring --help` lists"},
 		"unknown flag":       {[]string{"ps", "--colour"}, ExitUsage, "--colour"},
-		"unknown format": {[]string{"ps", "-o", "yaml"}, ExitUsage,
-			`invalid argument "yaml" for "-o, --output" flag: want table, wide or json`},
+		"unknown format": {[]string{"ps", "-o", "xml"}, ExitUsage,
+			`invalid argument "xml" for "-o, --output" flag: want table, wide, json, yaml, name ` +
+				`or jsonpath=TEMPLATE`},
 		"too many": {[]string{"ps", "x"}, ExitUsage,
 			"mooring ps: got 1 arguments, want none"},
 		"too few":     {[]string{"inspect"}, ExitUsage, "want POD"},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -53,30 +52,30 @@ type cluster struct {
 
 // cluster returns the selected cluster; nil means the node's agent.
 func (p *Program) cluster(cmd *cobra.Command, f clusterFlags) (*cluster, error) {
-	switch {
-	case f.kubeconfig == kubeclient.InCluster:
+	if f.kubeconfig == "" && !cmd.Flags().Changed("context") &&
+		(cmd.Flags().Changed(kubeconfigFlag) || !p.hasKubeconfig()) {
+		return nil, nil //nolint:nilnil // nil means the agent
+	}
+	return p.connect(f)
+}
+
+// connect returns the cluster of the flags, of KUBECONFIG or of kubectl's own kubeconfig.
+func (p *Program) connect(f clusterFlags) (*cluster, error) {
+	if f.kubeconfig == kubeclient.InCluster {
 		config, err := kubeclient.LoadConfig(kubeclient.InCluster)
 		if err != nil {
 			return nil, err
 		}
 		return p.newCluster(config, f.namespace)
-	case f.kubeconfig == "" && (cmd.Flags().Changed(kubeconfigFlag) || !p.hasKubeconfig()):
-		return nil, nil //nolint:nilnil // nil means the agent
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-		&clientcmd.ConfigOverrides{})
-	config, err := loaded.ClientConfig()
+	p.kube.KubeConfig, p.kube.Namespace = &f.kubeconfig, &f.namespace
+	config, err := p.kube.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %q: %w", f.kubeconfig, err)
 	}
-	namespace, _, err := loaded.Namespace()
+	namespace, _, err := p.kube.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %q: %w", f.kubeconfig, err)
-	}
-	if f.namespace != "" {
-		namespace = f.namespace
 	}
 	return p.newCluster(config, namespace)
 }
@@ -87,7 +86,7 @@ func (p *Program) hasKubeconfig() bool {
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		return true
 	}
-	if !strings.HasPrefix(filepath.Base(p.Name), pluginPrefix) {
+	if !p.isPlugin() {
 		return false
 	}
 	_, err := os.Stat(clientcmd.RecommendedHomeFile)

@@ -22,14 +22,19 @@ func find(ctx context.Context, client *admin.Client, pod string) ([]agentapi.Lau
 	if err != nil {
 		return nil, err
 	}
+	return findAmong(all, pod, "on this node")
+}
+
+// findAmong returns the launchers of a pod, given as NAME or UID.
+func findAmong(all []agentapi.Launcher, pod, where string) ([]agentapi.Launcher, error) {
 	found := matching(all, func(p agentapi.PodRef) bool { return p.UID == pod })
 	if len(found) == 0 {
 		found = matching(all, func(p agentapi.PodRef) bool { return p.Name == pod })
 	}
 	if len(found) == 0 {
 		return nil,
-			&admin.NotFoundError{Message: fmt.Sprintf("no pod %q with a launcher on this node",
-				pod)}
+			&admin.NotFoundError{Message: fmt.Sprintf("no pod %q with a launcher %s",
+				pod, where)}
 	}
 	return found, unambiguous(pod, found)
 }

@@ -17,7 +17,13 @@ const (
 	formatWide  format = "wide"
 	formatText  format = "text"
 	formatJSON  format = "json"
+	formatYAML  format = "yaml"
+	formatName  format = "name"
+	// formatJSONPath stands for every format that starts with jsonpathPrefix.
+	formatJSONPath format = "jsonpath=TEMPLATE"
 )
+
+const jsonpathPrefix = "jsonpath="
 
 // formatValue is the value of -o. The first allowed format is the default.
 type formatValue struct {
@@ -37,7 +43,11 @@ func (v formatValue) String() string {
 func (v formatValue) Type() string { return "format" }
 
 func (v formatValue) Set(s string) error {
-	if !slices.Contains(v.allowed, format(s)) {
+	kind := format(s)
+	if strings.HasPrefix(s, jsonpathPrefix) {
+		kind = formatJSONPath
+	}
+	if !slices.Contains(v.allowed, kind) {
 		return fmt.Errorf("want %s", v.list())
 	}
 	*v.chosen = format(s)
@@ -58,5 +68,11 @@ func formatFlag(cmd *cobra.Command, allowed ...format) *format {
 	chosen := allowed[0]
 	value := formatValue{&chosen, allowed}
 	cmd.Flags().VarP(value, "output", "o", "output format: "+value.list())
+	words := make([]string, 0, len(allowed))
+	for _, f := range allowed {
+		word, _, _ := strings.Cut(string(f), "TEMPLATE")
+		words = append(words, word)
+	}
+	completeFlag(cmd, "output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	return &chosen
 }

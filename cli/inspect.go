@@ -25,32 +25,66 @@ func (p *Program) inspectCommand() *cobra.Command {
 			"answer is a list, because several pods in a row can have the same name.",
 		Args: between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
 	}
-	output := formatFlag(cmd, formatTable, formatJSON)
+	var flags viewFlags
+	var output outputFlags
+	output.add(cmd, formatTable)
+	p.addViewFlags(cmd, &flags)
+	cmd.ValidArgsFunction = p.completePods(&flags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return p.inspect(cmd.Context(), *output, args[0])
+		return p.inspect(cmd, flags, &output, args[0])
 	}
 	return cmd
 }
 
-func (p *Program) inspect(ctx context.Context, output format, pod string) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	launchers, err := find(ctx, p.client(), pod)
+func (p *Program) inspect(cmd *cobra.Command, flags viewFlags, output *outputFlags,
+	pod string) error {
+	c, err := p.viewCluster(cmd, flags)
 	if err != nil {
 		return err
 	}
-	if output == formatJSON {
-		return writeJSON(p.Out, launchers)
+	launchers, err := p.findLaunchers(cmd.Context(), c, flags, pod)
+	if err != nil {
+		return err
+	}
+	if output.isData() {
+		return output.writeData(p.Out, launchers, names(launchers))
 	}
 	for i, l := range launchers {
 		if i > 0 {
 			fmt.Fprintln(p.Out)
 		}
-		if err := describe(p.Out, l, p.Now()); err != nil {
+		if l.Node != "" {
+			fmt.Fprintf(p.Out, "Node:       %s\n", oneLine(l.Node))
+		}
+		if err := describe(p.Out, l.Launcher, p.Now()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// findLaunchers returns the launchers of a pod, in a cluster or without one on this node.
+func (p *Program) findLaunchers(ctx context.Context, c *cluster, flags viewFlags, pod string) (
+	[]nodeLauncher, error,
+) {
+	if c != nil {
+		v, err := p.readView(ctx, c, flags.namespace)
+		if err != nil {
+			return nil, err
+		}
+		return v.find(pod)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	found, err := find(ctx, p.client(), flags.prefixed(pod))
+	if err != nil {
+		return nil, err
+	}
+	launchers := make([]nodeLauncher, 0, len(found))
+	for _, l := range found {
+		launchers = append(launchers, nodeLauncher{Launcher: l})
+	}
+	return launchers, nil
 }
 
 func describe(w io.Writer, l agentapi.Launcher, now time.Time) error {

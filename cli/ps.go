@@ -14,68 +14,107 @@ import (
 func (p *Program) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
-		Short: "List the launchers of this node and their VM processes",
-		Long: "Lists the launchers of this node. VM is the VM process with its state, or the\n" +
+		Short: "List launchers and their VM processes",
+		Long: "Lists launchers: those of this node, or those of a namespace of a cluster, with\n" +
+			"their node. VM is the VM process with its state, or the\n" +
 			"number of VM processes. PHASE is the phase of the launcher's tie. HEARTBEAT is\n" +
 			"the age of the last heartbeat, if heartbeats are expected. MEMLOCK is the\n" +
 			"granted memory-lock limit, or in brackets the requested one if none was\n" +
 			"granted. STATUS is the worst status among the settings. -o wide adds the\n" +
 			"container, the remaining time of a lease, and in SEEN the limit in the kernel.\n" +
-			"inspect shows the reasons.",
+			"inspect shows the reasons.\n\n" +
+			"A cluster's launchers are as old as the states that the agents write: at most\n" +
+			"a minute. Nodes without an answer are on the error output.",
+		Example: "  " + p.displayName() + " ps -A\n  " + p.displayName() +
+			" ps -n vms -o jsonpath='{[*].pod.name}'",
 		Args: between(0, 0, "none"),
 	}
-	output := formatFlag(cmd, formatTable, formatWide, formatJSON)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.ps(cmd.Context(), *output) }
+	var flags viewFlags
+	var output outputFlags
+	output.add(cmd, formatTable, formatWide)
+	output.addWatch(cmd)
+	p.addViewFlags(cmd, &flags)
+	p.addNodeFlag(cmd, &flags)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return p.list(cmd, flags, &output, p.writePs)
+	}
 	return cmd
 }
 
-func (p *Program) ps(ctx context.Context, output format) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	launchers, err := p.client().Launchers(ctx)
+// list writes the launchers of the flags, and with -w again each one that changes.
+func (p *Program) list(cmd *cobra.Command, flags viewFlags, output *outputFlags,
+	write func(*view, *outputFlags) error) error {
+	c, err := p.viewCluster(cmd, flags)
 	if err != nil {
 		return err
 	}
-	if output == formatJSON {
-		return writeJSON(p.Out, launchers)
+	read := func(ctx context.Context) (*view, error) {
+		v, err := p.readView(ctx, c, flags.namespaceOf(c))
+		if err == nil && flags.node != "" {
+			err = v.keepNode(flags.node)
+		}
+		return v, err
 	}
-	if len(launchers) == 0 {
-		fmt.Fprintln(p.ErrOut, "no launchers on this node")
+	if output.watch {
+		return p.watchView(cmd.Context(), c, read, output, write)
+	}
+	v, err := read(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return write(v, output)
+}
+
+func (p *Program) writePs(v *view, output *outputFlags) error {
+	p.writeNotes(v.notes)
+	if output.isData() {
+		return output.writeData(p.Out, v.launchers, names(v.launchers))
+	}
+	if len(v.launchers) == 0 {
+		fmt.Fprintln(p.ErrOut, "no launchers "+v.where())
 		return nil
 	}
-	return table(p.Out, psRows(launchers, p.Now(), output == formatWide))
+	return output.writeTable(p.Out, psRows(v, p.Now(), *output.format == formatWide))
 }
 
-// column is a column of ps.
+// column is a column of a list of launchers.
 type column struct {
 	title string
-	wide  bool // only with -o wide
-	cell  func(agentapi.Launcher) string
+	shown bool
+	cell  func(nodeLauncher) string
 }
 
-func psColumns(now time.Time) []column {
-	type launcher = agentapi.Launcher
-	memlock := func(l launcher) agentapi.Setting { return settingNamed(l, agentapi.MemlockSetting) }
+func psColumns(v *view, now time.Time, wide bool) []column {
+	type launcher = nodeLauncher
+	memlock := func(l launcher) agentapi.Setting {
+		return settingNamed(l.Launcher, agentapi.MemlockSetting)
+	}
 	return []column{
-		{"NAMESPACE", false, func(l launcher) string { return l.Pod.Namespace }},
-		{"POD", false, func(l launcher) string { return l.Pod.Name }},
-		{"CONTAINER", true, func(l launcher) string { return l.Container.Name }},
-		{"STATE", false, func(l launcher) string { return string(l.State) }},
-		{"PHASE", false, func(l launcher) string { return string(l.Phase) }},
-		{"VM", false, func(l launcher) string { return vmCell(l.VMs) }},
-		{"HEARTBEAT", false, func(l launcher) string { return heartbeatCell(l.Heartbeat) }},
-		{"LEASE", true, func(l launcher) string { return leaseCell(l.Lease, now) }},
-		{"MEMLOCK", false, func(l launcher) string { return granted(memlock(l)) }},
-		{"SEEN", true, func(l launcher) string { return memlock(l).Observed }},
-		{"STATUS", false, summary},
-		{"AGE", false, func(l launcher) string { return age(l.Since, now) }},
+		{"NAMESPACE", true, func(l launcher) string { return l.Pod.Namespace }},
+		{"POD", true, func(l launcher) string { return l.Pod.Name }},
+		{"CONTAINER", wide, func(l launcher) string { return l.Container.Name }},
+		{"STATE", true, func(l launcher) string { return string(l.State) }},
+		{"PHASE", true, func(l launcher) string { return string(l.Phase) }},
+		{"VM", true, func(l launcher) string { return vmCell(l.VMs) }},
+		{"HEARTBEAT", true, func(l launcher) string { return heartbeatCell(l.Heartbeat) }},
+		{"LEASE", wide, func(l launcher) string { return leaseCell(l.Lease, now) }},
+		{"MEMLOCK", true, func(l launcher) string { return granted(memlock(l)) }},
+		{"SEEN", wide, func(l launcher) string { return memlock(l).Observed }},
+		{"STATUS", true, func(l launcher) string { return summary(l.Launcher) }},
+		{"AGE", true, func(l launcher) string { return age(l.Since, now) }},
+		{"NODE", v.inCluster, func(l launcher) string { return l.Node }},
 	}
 }
 
-func psRows(launchers []agentapi.Launcher, now time.Time, wide bool) [][]string {
+func psRows(v *view, now time.Time, wide bool) [][]string {
+	return launcherRows(v.launchers, psColumns(v, now, wide))
+}
+
+// launcherRows returns the titles and one row for each launcher.
+func launcherRows(launchers []nodeLauncher, columns []column) [][]string {
 	rows := make([][]string, 1+len(launchers))
-	for _, c := range psColumns(now) {
-		if c.wide && !wide {
+	for _, c := range columns {
+		if !c.shown {
 			continue
 		}
 		rows[0] = append(rows[0], c.title)

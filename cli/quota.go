@@ -53,6 +53,15 @@ func (p *Program) quotaStatusCommand() *cobra.Command {
 	var o quotaOptions
 	o.output = formatFlag(cmd, formatTable, formatJSON)
 	o.addFlags(cmd)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) (
+		[]string, cobra.ShellCompDirective,
+	) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return p.completeNamespaces(&viewFlags{clusterFlags: clusterFlags{
+			kubeconfig: o.kubeconfig}})(cmd, args, typed)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return p.quotaStatus(cmd, o, args[0])
 	}

@@ -68,6 +68,11 @@ func (p *Program) resizeCommand() *cobra.Command {
 		"has the size")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "maximum wait for the pod")
 	flags.cluster.add(cmd)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) (
+		[]string, cobra.ShellCompDirective,
+	) {
+		return p.completePods(&viewFlags{clusterFlags: flags.cluster})(cmd, args, typed)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := flags.request(cmd)
 		if err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mooring-vm/mooring/agent/admin"
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
@@ -17,26 +19,39 @@ func (p *Program) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [POD]",
 		Short: "Show events of launchers as they happen",
-		Long: "Shows the agent's latest events, and then new ones until interrupted. POD, as\n" +
+		Long: "Shows the latest events, and then new ones until interrupted. POD, as\n" +
 			"for inspect, limits them to one pod. A pid is that of a VM process, or of the\n" +
-			"container's first process. With -o json each line is a JSON object.",
+			"container's first process. With -o json each line is a JSON object.\n\n" +
+			"On a node the events are the agent's. In a cluster they are Mooring's Events,\n" +
+			"as with `events -w`.",
 		Args: between(0, 1, "at most one: POD"),
 	}
+	var flags viewFlags
+	p.addViewFlags(cmd, &flags)
 	output := formatFlag(cmd, formatText, formatJSON)
+	cmd.ValidArgsFunction = p.completePods(&flags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return p.watch(cmd.Context(), *output, strings.Join(args, ""))
+		return p.events(cmd, flags, *output, strings.Join(args, ""), true)
 	}
 	return cmd
 }
 
-func (p *Program) watch(ctx context.Context, output format, pod string) error {
-	for event, err := range p.client().Events(ctx) {
+// watchAgent shows the events of the node's agent; without follow only the present ones.
+func (p *Program) watchAgent(ctx context.Context, output format, show eventFilter,
+	follow bool) error {
+	stream := p.client().LatestEvents
+	if follow {
+		stream = p.client().Events
+	}
+	for event, err := range stream(ctx) {
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, admin.ErrStreamEnded) && !follow:
+			return nil
 		case err != nil:
 			return err
-		case !isAbout(event, pod):
+		case !show.has(event):
 			continue
 		}
 		if err := p.printEvent(event, output); err != nil {
@@ -44,6 +59,13 @@ func (p *Program) watch(ctx context.Context, output format, pod string) error {
 		}
 	}
 	return nil
+}
+
+// eventFilter selects events by pod and namespace; empty means all.
+type eventFilter struct{ pod, namespace string }
+
+func (f eventFilter) has(event agentapi.Event) bool {
+	return isAbout(event, f.pod) && (f.namespace == "" || event.Pod.Namespace == f.namespace)
 }
 
 func isAbout(event agentapi.Event, pod string) bool {

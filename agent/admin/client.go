@@ -95,8 +95,17 @@ func (c *Client) Node(ctx context.Context) (agentapi.Node, error) {
 // Events yields the latest events and then new ones, until the caller stops, ctx ends or the stream
 // ends. In the last two cases it yields the error once.
 func (c *Client) Events(ctx context.Context) iter.Seq2[agentapi.Event, error] {
+	return c.stream(ctx, agentapi.PathEvents)
+}
+
+// LatestEvents yields the latest events, and at their end [ErrStreamEnded].
+func (c *Client) LatestEvents(ctx context.Context) iter.Seq2[agentapi.Event, error] {
+	return c.stream(ctx, agentapi.PathEvents+"?"+agentapi.QueryLatest)
+}
+
+func (c *Client) stream(ctx context.Context, path string) iter.Seq2[agentapi.Event, error] {
 	return func(yield func(agentapi.Event, error) bool) {
-		body, err := c.open(ctx, http.MethodGet, agentapi.PathEvents, http.NoBody)
+		body, err := c.open(ctx, http.MethodGet, path, http.NoBody)
 		if err != nil {
 			yield(agentapi.Event{}, err)
 			return

@@ -65,6 +65,9 @@ type Subscription struct {
 	live    chan agentapi.Event
 }
 
+// Behind reports whether Next has another event from before the subscription.
+func (s *Subscription) Behind() bool { return len(s.backlog) > 0 }
+
 // Next blocks until the next event. The error is [ErrSlow], after the last buffered event, or the
 // error of ctx.
 func (s *Subscription) Next(ctx context.Context) (agentapi.Event, error) {

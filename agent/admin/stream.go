@@ -24,7 +24,8 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	// The reader gets the header even if there is no event yet.
 	err := http.NewResponseController(w).Flush()
-	for err == nil {
+	latest := r.URL.RawQuery == agentapi.QueryLatest
+	for err == nil && (!latest || subscription.Behind()) {
 		var event agentapi.Event
 		event, err = subscription.Next(r.Context())
 		switch {

@@ -10,7 +10,7 @@
 //	GET    /v1alpha1/node                                Node
 //
 // The event stream begins with the latest events from a ring of bounded size, and stays open for
-// new ones.
+// new ones. With the query "latest" it ends after the latest events.
 //
 // A lease replaces an earlier one, and holds when the answer arrives. The status is 404 for a pod
 // without a tracked launcher, 400 for an unreadable request, and 501 on a node with a kernel that
@@ -30,6 +30,8 @@ const (
 	PathNode      = "/v1alpha1/node"
 	SuffixLease   = "/lease"
 	SuffixResize  = "/resize"
+
+	QueryLatest = "latest"
 )
 
 // PodRef names a pod. UID distinguishes pods that have had the same name.

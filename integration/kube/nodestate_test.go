@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -47,9 +48,20 @@ func startNodeAgent(t *testing.T, plane *kube.ControlPlane, name string,
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
+	t.Cleanup(func() { deleteState(t, plane, name) })
 	go func() { defer close(done); writer.Run(t.Context()) }()
 	t.Cleanup(func() { <-done }) // the test's context has ended by then
 	return a
+}
+
+// deleteState deletes the state of a node at the end of a test. The next test has other nodes.
+func deleteState(t *testing.T, plane *kube.ControlPlane, name string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	err := statesClient(t, plane.Config()).Delete().Resource("nodestates").Name(name).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
 }
 
 func newNode(t *testing.T, plane *kube.ControlPlane, name string) *corev1.Node {
@@ -178,25 +190,47 @@ func TestAgentWritesItsNodeState(t *testing.T) {
 func TestAgentWritesOnlyItsOwnNodeState(t *testing.T) {
 	plane := Start(t)
 	victim := startNodeAgent(t, plane, "victim-1", agentkube.State{Node: runningNode()})
-	state := victim.await(t, plane, "the node's state", func(*v1alpha1.NodeState) bool { return true })
+	victim.await(t, plane, "the node's state", func(*v1alpha1.NodeState) bool { return true })
+	t.Cleanup(func() { deleteState(t, plane, "other-1") })
 	attacker := statesClient(t, nodeConfig(t, plane, newNode(t, plane, "attacker-1")))
 	unbound := statesClient(t, agentConfig(t, plane))
 
-	forged := state.DeepCopy()
-	forged.Status.Totals.Refused = 7
+	admin := statesClient(t, plane.Config())
+	forged := func() *v1alpha1.NodeState {
+		state := &v1alpha1.NodeState{}
+		if err := admin.Get().Resource("nodestates").Name("victim-1").Do(t.Context()).
+			Into(state); err != nil {
+			t.Fatal(err)
+		}
+		state.Status.Totals.Refused = 7
+		return state
+	}
 	other := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "other-1"}}
 	for who, client := range map[string]rest.Interface{
 		`"attacker-1"`: attacker, `""`: unbound,
 	} {
-		for what, request := range map[string]*rest.Request{
-			"update the status": client.Put().Name("victim-1").SubResource("status").Body(forged),
-			"create":            client.Post().Body(other),
+		for what, request := range map[string]func() *rest.Request{
+			"update the status": func() *rest.Request {
+				return client.Put().Name("victim-1").SubResource("status").Body(forged())
+			},
+			"create": func() *rest.Request { return client.Post().Body(other) },
 		} {
 			// the API server begins to apply a new policy with a delay
 			eventually(t, "the policy to deny "+what, func() bool {
-				err := request.Resource("nodestates").Do(t.Context()).Error()
+				err := request().Resource("nodestates").Do(t.Context()).Error()
 				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), who)
 			})
 		}
 	}
+}
+
+// startNodeAgentOn starts the writer of a ready node with these launchers.
+func startNodeAgentOn(t *testing.T, plane *kube.ControlPlane, name string,
+	launchers ...agentapi.Launcher) *nodeAgent {
+	t.Helper()
+	a := startNodeAgent(t, plane, name,
+		agentkube.State{Node: runningNode(), Launchers: launchers})
+	a.await(t, plane, "the node's state",
+		func(s *v1alpha1.NodeState) bool { return !s.Status.HeartbeatTime.IsZero() })
+	return a
 }

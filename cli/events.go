@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// reporterPrefix starts the reporting controller of Mooring's Events.
+const reporterPrefix = "mooring.dev/"
+
+func (p *Program) eventsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events [POD]",
+		Short: "Show the latest events of launchers, nodes and quotas",
+		Long: "Shows the events of Mooring. POD, as for inspect, limits them to one pod.\n" +
+			"With -w it shows new events until interrupted. With -o json each line is a\n" +
+			"JSON object.\n\n" +
+			"On a node the events are the agent's. In a cluster they are Mooring's Events of\n" +
+			"the namespace: agents and the controller write them, and the cluster deletes\n" +
+			"them after an hour. It requires the verbs \"list\" and \"watch\" for events.",
+		Args: between(0, 1, "at most one: POD"),
+	}
+	var flags viewFlags
+	p.addViewFlags(cmd, &flags)
+	output := formatFlag(cmd, formatText, formatJSON)
+	var follow bool
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "show new events, too")
+	cmd.ValidArgsFunction = p.completePods(&flags)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return p.events(cmd, flags, *output, strings.Join(args, ""), follow)
+	}
+	return cmd
+}
+
+// events shows the events of a cluster, or without one of the node's agent.
+func (p *Program) events(cmd *cobra.Command, flags viewFlags, output format, pod string,
+	follow bool) error {
+	c, err := p.viewCluster(cmd, flags)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return p.watchAgent(cmd.Context(), output, eventFilter{pod, flags.namespaceOf(nil)}, follow)
+	}
+	namespace := flags.namespaceOf(c)
+	if in, _, full := strings.Cut(pod, "/"); full {
+		namespace = in
+	}
+	return p.clusterEvents(cmd.Context(), c, output, eventFilter{pod, namespace}, follow)
+}
+
+func (p *Program) clusterEvents(ctx context.Context, c *cluster, output format, show eventFilter,
+	follow bool) error {
+	list, err := c.listEvents(ctx, show.namespace)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(list.Items, func(a, b eventsv1.Event) int {
+		return cmp.Or(lastTime(&a).Compare(lastTime(&b)), cmp.Compare(a.Name, b.Name))
+	})
+	shown := 0
+	for i := range list.Items {
+		written, err := p.printClusterEvent(&list.Items[i], output, show)
+		if err != nil {
+			return err
+		}
+		if written {
+			shown++
+		}
+	}
+	if !follow {
+		if shown == 0 {
+			fmt.Fprintln(p.ErrOut, "no events of Mooring in the cluster or the namespace")
+		}
+		return nil
+	}
+	return p.followClusterEvents(ctx, c, output, show, list.ResourceVersion)
+}
+
+func (c *cluster) listEvents(ctx context.Context, namespace string) (*eventsv1.EventList, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	list, err := c.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
+	return list, clusterError(err, "list", "events", "read the Events")
+}
+
+// followClusterEvents shows new Events until ctx or the watch ends.
+func (p *Program) followClusterEvents(ctx context.Context, c *cluster, output format,
+	show eventFilter, from string) error {
+	w, err := c.EventsV1().Events(show.namespace).Watch(ctx,
+		metav1.ListOptions{ResourceVersion: from})
+	if err != nil {
+		return clusterError(err, "watch", "events", "follow the Events")
+	}
+	defer w.Stop()
+	for change := range w.ResultChan() {
+		event, ok := change.Object.(*eventsv1.Event)
+		if !ok || change.Type == watch.Deleted {
+			continue
+		}
+		if _, err := p.printClusterEvent(event, output, show); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errWatchEnded
+}
+
+// printClusterEvent reports whether it has printed the Event: others are not Mooring's.
+func (p *Program) printClusterEvent(e *eventsv1.Event, output format, show eventFilter) (
+	bool, error,
+) {
+	event := agentEvent(e)
+	if !strings.HasPrefix(e.ReportingController, reporterPrefix) || !isAbout(event, show.pod) {
+		return false, nil
+	}
+	return true, p.printEvent(event, output)
+}
+
+// agentEvent returns an Event in the form of the agent's socket. Events about other objects than
+// pods have the object in the message.
+func agentEvent(e *eventsv1.Event) agentapi.Event {
+	event := agentapi.Event{
+		Time: lastTime(e), Type: agentapi.EventType(e.Type), Reason: agentapi.Reason(e.Reason),
+		Message: e.Note,
+		Pod: agentapi.PodRef{Namespace: e.Regarding.Namespace, Name: e.Regarding.Name,
+			UID: string(e.Regarding.UID)},
+	}
+	if e.Regarding.Kind != "Pod" {
+		event.Pod = agentapi.PodRef{}
+		event.Message = fmt.Sprintf("%s %s: %s", e.Regarding.Kind, e.Regarding.Name, e.Note)
+	}
+	event.Container.Name = containerOf(e.Regarding)
+	event.Desired = annotated[agentapi.DesiredSize](e, agentapi.DesiredKey)
+	event.Report = annotated[podapi.Report](e, agentapi.ReportKey)
+	return event
+}
+
+// containerOf returns the container in spec.containers{NAME}.
+func containerOf(ref corev1.ObjectReference) string {
+	name, ok := strings.CutPrefix(ref.FieldPath, "spec.containers{")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSuffix(name, "}")
+}
+
+// annotated returns the value of an annotation with JSON; nil: none, or unreadable.
+func annotated[T any](e *eventsv1.Event, key string) *T {
+	var value T
+	if json.Unmarshal([]byte(e.Annotations[key]), &value) != nil {
+		return nil
+	}
+	return &value
+}
+
+// lastTime returns when the Event happened last.
+func lastTime(e *eventsv1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	}
+	return e.CreationTimestamp.Time
+}

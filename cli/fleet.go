@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/rest"
+
+	"github.com/mooring-vm/mooring/agent/admin"
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/internal/kubeclient"
+)
+
+const (
+	// answerAge is the age from which on a node's state counts as no answer: three heartbeats of
+	// the agent.
+	answerAge = 3 * time.Minute
+
+	agentSelector = "app.kubernetes.io/name=mooring,app.kubernetes.io/component=agent"
+	nodeStates    = "nodestates"
+)
+
+// Answers of a node.
+const (
+	answerReady    = "Ready"
+	answerNotReady = "NotReady"
+	answerNone     = "NoAnswer"
+)
+
+// fleetNode is a node with an agent, or with a pod that is to run one.
+type fleetNode struct {
+	name   string
+	answer string // answerReady, answerNotReady or answerNone
+	reason string // of another answer than answerReady
+	state  *v1alpha1.NodeState
+}
+
+// fleet has the nodes of a cluster by name.
+type fleet struct {
+	nodes []fleetNode
+	notes []string // unread parts, with reasons
+}
+
+// fleetReader reads the fleet from a cluster.
+type fleetReader struct {
+	*cluster
+	states rest.Interface
+	now    func() time.Time
+}
+
+func (p *Program) fleetReader(c *cluster) (*fleetReader, error) {
+	states, err := kubeclient.NewGroupClient(c.config, "mooring/"+p.Build.Version,
+		v1alpha1.GroupVersion(), v1alpha1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	return &fleetReader{cluster: c, states: states, now: p.Now}, nil
+}
+
+func (r *fleetReader) read(ctx context.Context) (*fleet, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	var list v1alpha1.NodeStateList
+	err := r.states.Get().Resource(nodeStates).Do(ctx).Into(&list)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &admin.NotFoundError{Message: "nodestates.mooring.dev is not installed in " +
+			"this cluster: install Mooring first"}
+	case err != nil:
+		return nil, clusterError(err, "list", nodeStates, "read the states of nodes")
+	}
+	f := &fleet{}
+	for i := range list.Items {
+		f.nodes = append(f.nodes, r.judge(&list.Items[i]))
+	}
+	if err := r.addSilent(ctx, f); err != nil {
+		f.notes = append(f.notes, err.Error())
+	}
+	slices.SortFunc(f.nodes, func(a, b fleetNode) int {
+		return cmp.Compare(a.name, b.name)
+	})
+	return f, nil
+}
+
+// judge returns the node of a state.
+func (r *fleetReader) judge(state *v1alpha1.NodeState) fleetNode {
+	n := fleetNode{name: state.Name, answer: answerReady, state: state}
+	heartbeat := state.Status.HeartbeatTime.Time
+	ready := meta.FindStatusCondition(state.Status.Conditions, v1alpha1.ConditionReady)
+	switch silent := r.now().Sub(heartbeat); {
+	case heartbeat.IsZero():
+		n.answer, n.reason = answerNone, "the agent has written no state yet"
+	case silent > answerAge:
+		n.answer = answerNone
+		n.reason = "the agent wrote its last state " + duration.HumanDuration(silent) + " ago"
+	case ready == nil || ready.Status != metav1.ConditionTrue:
+		n.answer = answerNotReady
+		if ready != nil {
+			n.reason = ready.Message
+		}
+	}
+	return n
+}
+
+// addSilent adds the nodes that have an agent's pod and no state.
+func (r *fleetReader) addSilent(ctx context.Context, f *fleet) error {
+	pods, err := r.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{LabelSelector: agentSelector})
+	if err != nil {
+		return clusterError(err, "list", "pods", "nodes without a state are not known")
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		node := nodeOf(pod)
+		known := slices.ContainsFunc(f.nodes, func(n fleetNode) bool { return n.name == node })
+		if node != "" && !known {
+			f.nodes = append(f.nodes, fleetNode{name: node, answer: answerNone,
+				reason: fmt.Sprintf("the agent has written no state; its pod %s/%s is %s",
+					pod.Namespace, pod.Name, pod.Status.Phase)})
+		}
+	}
+	return nil
+}
+
+// nodeOf returns the node of a DaemonSet's pod, also before the scheduler has bound it.
+func nodeOf(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for _, term := range required.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-vm/mooring/internal/kubeclient"
+)
+
+// newKubeFlags returns kubectl's flags for the choice of cluster and user. Commands add kubeconfig
+// and namespace themselves.
+func newKubeFlags() *genericclioptions.ConfigFlags {
+	empty := func() *string { return new(string) }
+	return &genericclioptions.ConfigFlags{
+		Context: empty(), ClusterName: empty(), AuthInfoName: empty(), Impersonate: empty(),
+		ImpersonateGroup: &[]string{}, Timeout: empty(),
+	}
+}
+
+// kubeFlagNames are the flags of newKubeFlags.
+func kubeFlagNames() []string {
+	return []string{"context", "cluster", "user", "as", "as-group", "request-timeout"}
+}
+
+// viewFlags select the agent or a cluster, and the launchers of namespaces.
+type viewFlags struct {
+	clusterFlags
+	all  bool
+	node string
+}
+
+// addCluster adds the flags of a command about all namespaces.
+func (f *viewFlags) addCluster(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kubeconfig, kubeconfigFlag, "",
+		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account")
+}
+
+// addViewFlags adds the flags of a command that lists launchers.
+func (p *Program) addViewFlags(cmd *cobra.Command, f *viewFlags) {
+	f.addCluster(cmd)
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "",
+		"`namespace` of the launchers (default in a cluster: that of the kubeconfig)")
+	cmd.Flags().BoolVarP(&f.all, "all-namespaces", "A", false,
+		"launchers of all namespaces (default without a cluster)")
+	completeFlag(cmd, "namespace", p.completeNamespaces(f))
+}
+
+// addNodeFlag adds the flag for the launchers of one node.
+func (p *Program) addNodeFlag(cmd *cobra.Command, f *viewFlags) {
+	cmd.Flags().StringVar(&f.node, "node", "", "launchers of this `node` of the cluster")
+	completeFlag(cmd, "node", p.completeNodes(f))
+}
+
+// viewCluster returns the cluster for a command that can ask the node's agent as well; nil means
+// the agent. Flags decide first. A kubectl plugin prefers the cluster, and other names prefer an
+// agent on this machine.
+func (p *Program) viewCluster(cmd *cobra.Command, f viewFlags) (*cluster, error) {
+	given := cmd.Flags().Changed
+	selected := f.kubeconfig != ""
+	for _, name := range kubeFlagNames() {
+		selected = selected || given(name)
+	}
+	switch {
+	case selected:
+	case given("socket"), given(kubeconfigFlag):
+		return nil, nil //nolint:nilnil // nil means the agent
+	case !p.isPlugin() && p.hasSocket(), !p.hasAnyKubeconfig():
+		return nil, nil //nolint:nilnil // nil means the agent
+	}
+	return p.connect(f.clusterFlags)
+}
+
+func (p *Program) isPlugin() bool {
+	return strings.HasPrefix(filepath.Base(p.Name), pluginPrefix)
+}
+
+func (p *Program) hasSocket() bool {
+	_, err := os.Stat(p.socket)
+	return err == nil
+}
+
+func (p *Program) hasAnyKubeconfig() bool {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+		return true
+	}
+	_, err := os.Stat(clientcmd.RecommendedHomeFile)
+	return err == nil
+}
+
+// namespaceOf returns the namespace of the view; empty means all.
+func (f viewFlags) namespaceOf(c *cluster) string {
+	switch {
+	case f.all:
+		return ""
+	case c != nil:
+		return c.namespace
+	}
+	return f.namespace
+}

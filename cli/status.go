@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/agent/admin"
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+const (
+	// statusTimeout is the default for --timeout.
+	statusTimeout = 5 * time.Minute
+	statusPoll    = 2 * time.Second
+)
+
+// statusJSON is the output of `status -o json`: a stable contract. Its lists are never null.
+type statusJSON struct {
+	Healthy  bool          `json:"healthy"` // every node answers and is ready
+	Nodes    []nodeJSON    `json:"nodes"`
+	Refusals []refusalJSON `json:"refusals"`
+	Notes    []string      `json:"notes"` // unread parts, with reasons
+}
+
+// nodeJSON is a node with an agent. Without an answer, the figures are those of its last one.
+type nodeJSON struct {
+	Node        string     `json:"node,omitempty"`
+	Status      string     `json:"status"` // Ready, NotReady or NoAnswer
+	Reason      string     `json:"reason,omitempty"`
+	Mode        string     `json:"mode,omitempty"`
+	Version     string     `json:"version,omitempty"`
+	Runtime     string     `json:"runtime,omitempty"`
+	Launchers   int        `json:"launchers"`
+	VMs         int        `json:"vms"`
+	Refused     int        `json:"refused"`
+	WouldRefuse int        `json:"wouldRefuse"`
+	Heartbeat   *time.Time `json:"heartbeat,omitempty"` // absent: asked directly, or no answer ever
+}
+
+// refusalJSON is a launcher that an agent refuses, or would refuse in mode enforce.
+type refusalJSON struct {
+	Node    string          `json:"node,omitempty"`
+	Pod     agentapi.PodRef `json:"pod"`
+	Refused bool            `json:"refused"` // false: mode enforce would refuse it
+	Reason  string          `json:"reason"`
+}
+
+// unhealthyError reports nodes that are not ready.
+type unhealthyError struct{ message string }
+
+func (e *unhealthyError) Error() string { return e.message }
+
+func (p *Program) statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show whether Mooring is installed and healthy, and its refusals",
+		Long: "Shows each node with an agent: whether it is ready, its policy mode, version\n" +
+			"and launchers. Then shows each refused launcher with the reason. NoAnswer is a\n" +
+			"node whose agent wrote no state in the last three minutes, although it is to\n" +
+			"run there. Without a cluster it shows this node.\n\n" +
+			"Exit code 1: a node is not ready or does not answer, or no node has an agent.\n" +
+			"--wait waits until all nodes are ready. In a cluster it requires the role\n" +
+			"mooring-view, and the verb \"list\" for pods.",
+		Args: between(0, 0, "none"),
+	}
+	var flags viewFlags
+	var output outputFlags
+	var wait bool
+	var timeout time.Duration
+	output.add(cmd, formatTable)
+	flags.addCluster(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until every node is ready")
+	cmd.Flags().DurationVar(&timeout, "timeout", statusTimeout, "maximum wait")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := p.viewCluster(cmd, flags)
+		if err != nil {
+			return err
+		}
+		if !wait {
+			return p.status(cmd.Context(), c, &output)
+		}
+		if timeout <= 0 {
+			return usage("--timeout %s: want more than 0", timeout)
+		}
+		return p.awaitHealth(cmd.Context(), c, &output, timeout)
+	}
+	return cmd
+}
+
+func (p *Program) status(ctx context.Context, c *cluster, output *outputFlags) error {
+	s, err := p.readStatus(ctx, c)
+	if err != nil {
+		return err
+	}
+	return p.writeStatus(s, output)
+}
+
+// awaitHealth reads until all nodes are ready, and reports each change of the reason to wait.
+func (p *Program) awaitHealth(ctx context.Context, c *cluster, output *outputFlags,
+	timeout time.Duration) error {
+	deadline, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ticker := time.NewTicker(statusPoll)
+	defer ticker.Stop()
+	reported := ""
+	for {
+		s, err := p.readStatus(deadline, c)
+		if err == nil && s.Healthy {
+			return p.writeStatus(s, output)
+		}
+		if err == nil {
+			err = s.problem()
+		} else if permanent(err) {
+			return err
+		}
+		if text := "waiting: " + oneLine(err.Error()); text != reported && deadline.Err() == nil {
+			fmt.Fprintln(p.ErrOut, text)
+			reported = text
+		}
+		select {
+		case <-deadline.Done():
+			return &unhealthyError{fmt.Sprintf("waited for %s: %v", timeout, err)}
+		case <-ticker.C:
+		}
+	}
+}
+
+// permanent reports whether waiting cannot help.
+func permanent(err error) bool {
+	_, denied := errors.AsType[*admin.PermissionError](err)
+	return denied || isForbidden(err)
+}
+
+func (p *Program) readStatus(ctx context.Context, c *cluster) (*statusJSON, error) {
+	if c == nil {
+		return p.readNodeStatus(ctx)
+	}
+	reader, err := p.fleetReader(c)
+	if err != nil {
+		return nil, err
+	}
+	f, err := reader.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := f.view("")
+	if err != nil {
+		return nil, err
+	}
+	s := newStatus(v.launchers)
+	s.Notes = append(s.Notes, f.notes...)
+	for _, n := range f.nodes {
+		s.add(nodeOfFleet(n))
+	}
+	return s, nil
+}
+
+// readNodeStatus asks the node's agent.
+func (p *Program) readNodeStatus(ctx context.Context) (*statusJSON, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	node, err := p.client().Node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := p.readAgent(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	s := newStatus(v.launchers)
+	n := nodeJSON{Status: answerReady, Mode: node.Mode, Version: node.Version,
+		Runtime: runtimeText(node.Runtime)}
+	if node.NRI.State != agentapi.NRISynchronized {
+		n.Status, n.Reason = answerNotReady, withReason(string(node.NRI.State), node.NRI.Error)
+	}
+	for _, l := range v.launchers {
+		n.count(l)
+	}
+	s.add(n)
+	return s, nil
+}
+
+func (n *nodeJSON) count(l nodeLauncher) {
+	switch {
+	case l.State == agentapi.StateRefused:
+		n.Refused++
+		return
+	case l.Refusal != "":
+		n.WouldRefuse++
+	}
+	n.Launchers++
+	n.VMs += len(l.VMs)
+}
+
+func nodeOfFleet(n fleetNode) nodeJSON {
+	j := nodeJSON{Node: n.name, Status: n.answer, Reason: n.reason}
+	if n.state == nil {
+		return j
+	}
+	s := &n.state.Status
+	j.Mode, j.Version = s.Node.Mode, s.Node.Version
+	j.Runtime = strings.TrimSpace(s.Node.Runtime.Name + " " + s.Node.Runtime.Version)
+	j.Launchers, j.VMs = s.Totals.Launchers, s.Totals.VMs
+	j.Refused, j.WouldRefuse = s.Totals.Refused, s.Totals.WouldRefuse
+	if !s.HeartbeatTime.IsZero() {
+		j.Heartbeat = &s.HeartbeatTime.Time
+	}
+	return j
+}
+
+// newStatus returns a status with the refusals of launchers, and without nodes.
+func newStatus(launchers []nodeLauncher) *statusJSON {
+	s := &statusJSON{Nodes: []nodeJSON{}, Refusals: []refusalJSON{}, Notes: []string{}}
+	for _, l := range launchers {
+		if l.Refusal != "" || l.State == agentapi.StateRefused {
+			s.Refusals = append(s.Refusals, refusalJSON{l.Node, l.Pod,
+				l.State == agentapi.StateRefused, l.Refusal})
+		}
+	}
+	return s
+}
+
+func (s *statusJSON) add(n nodeJSON) {
+	s.Nodes = append(s.Nodes, n)
+	s.Healthy = !slices.ContainsFunc(s.Nodes,
+		func(n nodeJSON) bool { return n.Status != answerReady })
+}
+
+// problem returns nil for a healthy status.
+func (s *statusJSON) problem() error {
+	switch ready := s.readyNodes(); {
+	case len(s.Nodes) == 0:
+		return &unhealthyError{"no node has an agent"}
+	case ready < len(s.Nodes):
+		return &unhealthyError{fmt.Sprintf("%d of %d nodes are ready", ready, len(s.Nodes))}
+	}
+	return nil
+}
+
+func (s *statusJSON) readyNodes() int {
+	ready := 0
+	for _, n := range s.Nodes {
+		if n.Status == answerReady {
+			ready++
+		}
+	}
+	return ready
+}
+
+func (p *Program) writeStatus(s *statusJSON, output *outputFlags) error {
+	if output.isData() {
+		var all []string
+		for _, n := range s.Nodes {
+			all = append(all, "nodestate.mooring.dev/"+n.Node)
+		}
+		return errors.Join(output.writeData(p.Out, s, all), s.problem())
+	}
+	p.writeNotes(s.Notes)
+	if len(s.Nodes) == 0 {
+		return s.problem()
+	}
+	if err := output.writeTable(p.Out, statusRows(s, p.Now())); err != nil {
+		return err
+	}
+	for _, n := range s.Nodes {
+		if n.Reason != "" {
+			fmt.Fprintf(p.Out, "\n%s: %s\n", cmp.Or(oneLine(n.Node), "this node"), oneLine(n.Reason))
+		}
+	}
+	p.writeRefusals(s.Refusals)
+	return s.problem()
+}
+
+func statusRows(s *statusJSON, now time.Time) [][]string {
+	rows := [][]string{{"NODE", "STATUS", "MODE", "VERSION", "RUNTIME", "LAUNCHERS", "VMS",
+		"REFUSED", "WOULD-REFUSE", "HEARTBEAT"}}
+	for _, n := range s.Nodes {
+		heartbeat := ""
+		if n.Heartbeat != nil {
+			heartbeat = age(*n.Heartbeat, now)
+		}
+		rows = append(rows, []string{cmp.Or(n.Node, "this node"), n.Status, n.Mode, n.Version,
+			n.Runtime, strconv.Itoa(n.Launchers), strconv.Itoa(n.VMs), strconv.Itoa(n.Refused),
+			strconv.Itoa(n.WouldRefuse), heartbeat})
+	}
+	return rows
+}
+
+func (p *Program) writeRefusals(all []refusalJSON) {
+	for _, r := range all {
+		word := "refused"
+		if !r.Refused {
+			word = "would be refused"
+		}
+		fmt.Fprintf(p.Out, "\n%s %s: %s\n", printable(r.Pod.Namespace+"/"+r.Pod.Name), word,
+			oneLine(r.Reason))
+	}
+}
+
+func runtimeText(r agentapi.Runtime) string { return strings.TrimSpace(r.Name + " " + r.Version) }
