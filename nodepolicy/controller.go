@@ -43,16 +43,10 @@ type starter struct {
 // Start waits for the kinds and adds the controller. A manager starts it as the leader.
 func (s *starter) Start(ctx context.Context) error {
 	served := func(context.Context) (bool, error) {
-		for _, kind := range []string{"NodePolicy", "NodeState"} {
-			gvk := v1alpha1.GroupVersion().WithKind(kind)
-			if _, err := s.manager.GetRESTMapper().RESTMapping(gvk.GroupKind(),
-				gvk.Version); err != nil {
-				return false, nil
-			}
-		}
-		return true, nil
+		return s.served("NodePolicy") && s.served("NodeState"), nil
 	}
-	if wait.PollUntilContextCancel(ctx, kindsPeriod, true, served) != nil {
+	_ = wait.PollUntilContextCancel(ctx, kindsPeriod, true, served) // ends with ctx
+	if ctx.Err() != nil {
 		return nil
 	}
 	options := controller.Options{Reconciler: &reconciler{s.manager.GetClient()}}
@@ -72,6 +66,13 @@ func (s *starter) Start(ctx context.Context) error {
 		}
 	}
 	return s.manager.Add(inner)
+}
+
+// served reports whether the API server serves a kind of Mooring.
+func (s *starter) served(kind string) bool {
+	gvk := v1alpha1.GroupVersion().WithKind(kind)
+	_, err := s.manager.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	return err == nil
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

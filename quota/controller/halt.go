@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// ReasonHalted is the reason of the Event on a halted VM, ReasonWouldHalt that of mode observe.
-	ReasonHalted    = "InsufficientResourceQuota"
+	// ReasonHalted is the reason of the Event on a halted VM.
+	ReasonHalted = "InsufficientResourceQuota"
+	// ReasonWouldHalt is the reason of the Event on a VM that mode enforce would halt.
 	ReasonWouldHalt = "WouldHalt"
 
 	actionHalt = "HaltVM"
