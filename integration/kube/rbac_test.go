@@ -121,8 +121,9 @@ func TestAgentIsDenied(t *testing.T) {
 			_, err := core.Secrets(namespace).List(ctx, metav1.ListOptions{})
 			return err
 		},
-		"list nodes": func(ctx context.Context) error {
-			_, err := core.Nodes().List(ctx, metav1.ListOptions{})
+		"label its node": func(ctx context.Context) error { // the label selects its policy
+			_, err := core.Nodes().Patch(ctx, node, types.MergePatchType, []byte("{}"),
+				metav1.PatchOptions{})
 			return err
 		},
 		"read its own policy": func(ctx context.Context) error {
