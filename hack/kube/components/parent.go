@@ -10,8 +10,12 @@ import (
 
 // endWithParent kills this process when its parent has ended for any reason. PR_SET_PDEATHSIG would
 // follow the thread of the parent that forked, and threads of a Go program end before the process.
+// The first process of a container has no parent in its pid namespace, and ends with the container.
 func endWithParent() error {
 	parent := os.Getppid()
+	if parent == 0 {
+		return nil
+	}
 	fd, err := unix.PidfdOpen(parent, 0)
 	if err != nil {
 		return fmt.Errorf("watching the parent process %d: %w", parent, err)
