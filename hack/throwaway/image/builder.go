@@ -114,14 +114,13 @@ func (p parts) entries() []*cache.Entry {
 // parts builds all parts at once: one waits for the network while another compiles.
 func (b *Builder) parts(ctx context.Context, spec Spec) (parts, error) {
 	var p parts
-	outer := Spec{Suite: OuterSuite, Containerd: DefaultSpec().Containerd}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		p.rootfs, err = b.rootfs(ctx, spec)
 		return err
 	})
 	g.Go(func() (err error) {
-		p.outer, err = b.rootfs(ctx, outer)
+		p.outer, err = b.Outer(ctx)
 		return err
 	})
 	g.Go(func() (err error) {

@@ -13,6 +13,11 @@ import (
 
 const containerdName = "containerd"
 
+// Containerd returns the directory with containerd, its shim and ctr of the tests' node.
+func (b *Builder) Containerd(ctx context.Context) (*cache.Entry, error) {
+	return b.containerd(ctx, DefaultSpec().Containerd)
+}
+
 // containerdDir is the directory of a containerd's module.
 func (b *Builder) containerdDir(name string) string {
 	return filepath.Join(b.source, "hack", "throwaway", "containerd", name)

@@ -21,7 +21,7 @@ import (
 // static busybox of the node's root file system, so the node pulls no image.
 const BusyboxImage = "localhost/busybox:1"
 
-func addImage(set fileSet, tree string) error {
+func addImage(set Files, tree string) error {
 	busybox, err := os.ReadFile(filepath.Join(tree, "usr", "bin", "busybox"))
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func addImage(set fileSet, tree string) error {
 	if err != nil {
 		return fmt.Errorf("making container image %s: %w", BusyboxImage, err)
 	}
-	set[imageArchive] = file{content: archive, mode: 0o644}
+	set[imageArchive] = File{Content: archive, Mode: 0o644}
 	return nil
 }
 

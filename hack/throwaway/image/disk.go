@@ -4,11 +4,8 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
-	"strconv"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
@@ -30,7 +27,7 @@ func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, c
 	if err != nil {
 		return nil, "", err
 	}
-	key := cache.KeyOf(diskRecipe, p.rootfs.Dir, files.sum())
+	key := cache.KeyOf(diskRecipe, p.rootfs.Dir, files.Sum())
 	e, err := b.store.Get(ctx, diskName, key, func(ctx context.Context, dir string) error {
 		if err := checkRoot("the node's disk"); err != nil {
 			return err
@@ -43,10 +40,10 @@ func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, c
 			tree)); err != nil {
 			return err
 		}
-		if err := files.place(tree); err != nil {
+		if err := files.Place(tree); err != nil {
 			return err
 		}
-		if err := b.mke2fs(ctx, tree, filepath.Join(dir, diskFile)); err != nil {
+		if err := b.Disk(ctx, tree, filepath.Join(dir, diskFile), diskSize); err != nil {
 			return err
 		}
 		return os.RemoveAll(tree)
@@ -54,67 +51,14 @@ func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, c
 	return e, key, err
 }
 
-func (b *Builder) mke2fs(ctx context.Context, tree, out string) error {
+// Disk makes an ext4 file system of this size from a tree. It has no journal, because no node lives
+// longer than its QEMU.
+func (b *Builder) Disk(ctx context.Context, tree, out, size string) error {
 	cmd := child.Isolated(ctx, "mke2fs", "-q", "-t", "ext4", "-m", "0", "-L", "node",
 		"-E", "lazy_itable_init=1,lazy_journal_init=1,root_owner=0:0",
-		"-O", "^has_journal,^metadata_csum", "-d", tree, out, diskSize)
+		"-O", "^has_journal,^metadata_csum", "-d", tree, out, size)
 	if err := b.run(cmd); err != nil {
 		return fmt.Errorf("making the node's disk: %w", err)
 	}
 	return nil
-}
-
-// file is a file of the node. With link it is a symbolic link. With absent it is removed from the
-// root file system.
-type file struct {
-	content []byte
-	mode    fs.FileMode
-	link    string
-	absent  bool
-}
-
-// fileSet maps paths below the root to files.
-type fileSet map[string]file
-
-func (f fileSet) sum() string {
-	var parts []string
-	for _, path := range f.paths() {
-		parts = append(parts, path, f[path].mode.String(), f[path].link,
-			strconv.FormatBool(f[path].absent), string(f[path].content))
-	}
-	return string(cache.KeyOf(parts...))
-}
-
-func (f fileSet) paths() []string {
-	paths := make([]string, 0, len(f))
-	for path := range f {
-		paths = append(paths, path)
-	}
-	sort.Strings(paths)
-	return paths
-}
-
-func (f fileSet) place(tree string) error {
-	for _, path := range f.paths() {
-		if err := f[path].place(filepath.Join(tree, path)); err != nil {
-			return fmt.Errorf("placing /%s: %w", path, err)
-		}
-	}
-	return nil
-}
-
-func (f file) place(to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	if err := os.Remove(to); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	if f.absent {
-		return nil
-	}
-	if f.link != "" {
-		return os.Symlink(f.link, to)
-	}
-	return os.WriteFile(to, f.content, f.mode)
 }

@@ -17,7 +17,10 @@ func extractKernel(tree, out string) error {
 	if err != nil {
 		return err
 	}
-	if len(found) != 1 {
+	if len(found) == 0 {
+		return nil // a container image
+	}
+	if len(found) > 1 {
 		return fmt.Errorf("looking for the kernel in %s/boot: found %d, want 1", tree, len(found))
 	}
 	bz, err := os.ReadFile(found[0])

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,13 +12,13 @@ import (
 const imageArchive = "opt/image.tar"
 
 // overlay returns all files of the node except its packages.
-func overlay(spec Spec, p parts) (fileSet, error) {
-	set := fileSet{
-		"usr/local/sbin/node-agent": {content: p.agent, mode: 0o755},
-		"etc/hostname":              {content: []byte("node1\n"), mode: 0o644},
-		"etc/hosts":                 {content: []byte("127.0.0.1 localhost node1\n"), mode: 0o644},
-		"etc/machine-id":            {mode: 0o644},
-		"etc/fstab":                 {mode: 0o644},
+func overlay(spec Spec, p parts) (Files, error) {
+	set := Files{
+		channelProgram:   {Content: p.agent, Mode: 0o755},
+		"etc/hostname":   {Content: []byte("node1\n"), Mode: 0o644},
+		"etc/hosts":      {Content: []byte("127.0.0.1 localhost node1\n"), Mode: 0o644},
+		"etc/machine-id": {Mode: 0o644},
+		"etc/fstab":      {Mode: 0o644},
 	}
 	if err := addEmbedded(set, "files"); err != nil {
 		return nil, err
@@ -32,18 +33,18 @@ func overlay(spec Spec, p parts) (fileSet, error) {
 	return set, nil
 }
 
-func addEmbedded(set fileSet, below string) error {
+func addEmbedded(set Files, below string) error {
 	return fs.WalkDir(embedded, below, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		content, err := embedded.ReadFile(path)
-		set[strings.TrimPrefix(path, below+"/")] = file{content: content, mode: 0o644}
+		set[strings.TrimPrefix(path, below+"/")] = File{Content: content, Mode: 0o644}
 		return err
 	})
 }
 
-func addRuntime(set fileSet, spec Spec, p parts) error {
+func addRuntime(set Files, spec Spec, p parts) error {
 	if !spec.isCRIO() {
 		return addContainerd(set, spec, p)
 	}
@@ -53,12 +54,12 @@ func addRuntime(set fileSet, spec Spec, p parts) error {
 	return addPrograms(set, p.containerd.Dir, "crio", "pinns")
 }
 
-func addContainerd(set fileSet, spec Spec, p parts) error {
+func addContainerd(set Files, spec Spec, p parts) error {
 	config, err := embedded.ReadFile("containerd-config/" + configVersion(spec) + ".toml")
 	if err != nil {
 		return err
 	}
-	set["etc/containerd/config.toml"] = file{content: config, mode: 0o644}
+	set["etc/containerd/config.toml"] = File{Content: config, Mode: 0o644}
 	if p.containerd == nil {
 		delete(set, "etc/systemd/system/containerd.service") // the package brings a unit
 		return nil
@@ -66,13 +67,13 @@ func addContainerd(set fileSet, spec Spec, p parts) error {
 	return addPrograms(set, p.containerd.Dir, "containerd", "containerd-shim-runc-v2", "ctr")
 }
 
-func addPrograms(set fileSet, dir string, names ...string) error {
+func addPrograms(set Files, dir string, names ...string) error {
 	for _, name := range names {
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
-		set["usr/local/bin/"+name] = file{content: content, mode: 0o755}
+		set["usr/local/bin/"+name] = File{Content: content, Mode: 0o755}
 	}
 	return nil
 }
@@ -88,16 +89,12 @@ func configVersion(spec Spec) string {
 
 // addUnits enables the node's units. To boot faster, it masks units that a node of a few minutes
 // does not need.
-func addUnits(set fileSet) {
-	const units = "etc/systemd/system/"
-	set[units+"sysinit.target.wants/node-network.service"] = file{
-		link: "/etc/systemd/system/node-network.service"}
-	set[units+"sysinit.target.wants/node-channel.service"] = file{
-		link: "/etc/systemd/system/node-channel.service"}
-	set[units+"multi-user.target.wants/containerd.service"] = file{
-		link: unitPath(set, "containerd.service")}
-	set[units+"multi-user.target.wants/node-image.service"] = file{
-		link: "/etc/systemd/system/node-image.service"}
+func addUnits(set Files) {
+	addChannelLinks(set)
+	set[units+"multi-user.target.wants/containerd.service"] = File{
+		Link: unitPath(set, "containerd.service")}
+	set[units+"multi-user.target.wants/node-image.service"] = File{
+		Link: "/etc/systemd/system/node-image.service"}
 	for _, unit := range []string{
 		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer",
 		"logrotate.timer",
@@ -112,15 +109,45 @@ func addUnits(set fileSet) {
 		"systemd-udev-load-credentials.service", "modprobe@configfs.service",
 		"modprobe@drm.service", "modprobe@fuse.service",
 	} {
-		set[units+unit] = file{link: "/dev/null"}
+		set[units+unit] = File{Link: "/dev/null"}
 	}
 	// their sockets start them
 	for _, unit := range []string{"libvirtd.service", "virtlogd.service"} {
-		set[units+"multi-user.target.wants/"+unit] = file{absent: true}
+		set[units+"multi-user.target.wants/"+unit] = File{Absent: true}
 	}
 }
 
-func unitPath(set fileSet, unit string) string {
+const (
+	units          = "etc/systemd/system/"
+	channelProgram = "usr/local/sbin/node-agent"
+)
+
+func addChannelLinks(set Files) {
+	for _, unit := range []string{"node-network.service", "node-channel.service"} {
+		set[units+"sysinit.target.wants/"+unit] = File{Link: "/" + units + unit}
+	}
+}
+
+// ChannelFiles are the command channel and the network of a node with other packages than this
+// package's.
+func (b *Builder) ChannelFiles(ctx context.Context) (Files, error) {
+	agent, err := b.agent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set := Files{channelProgram: {Content: agent, Mode: 0o755}}
+	for _, unit := range []string{"node-network.service", "node-channel.service"} {
+		content, err := embedded.ReadFile("files/" + units + unit)
+		if err != nil {
+			return nil, err
+		}
+		set[units+unit] = File{Content: content, Mode: 0o644}
+	}
+	addChannelLinks(set)
+	return set, nil
+}
+
+func unitPath(set Files, unit string) string {
 	if _, ours := set["etc/systemd/system/"+unit]; ours {
 		return "/etc/systemd/system/" + unit
 	}

@@ -25,20 +25,38 @@ const (
 const rootfsRecipe = "2"
 
 func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
-	packages := strings.Join(spec.packages(), ",")
-	key := cache.KeyOf(rootfsRecipe, spec.Suite, packages)
+	return b.Rootfs(ctx, spec.Suite, spec.packages())
+}
+
+// Rootfs returns a root file system with these packages of a Debian release. Tree is its path. If a
+// kernel is among the packages, Kernel is its image. It needs root for a new one.
+func (b *Builder) Rootfs(
+	ctx context.Context, suite string, packages []string,
+) (*cache.Entry, error) {
+	list := strings.Join(packages, ",")
+	key := cache.KeyOf(rootfsRecipe, suite, list)
 	return b.store.Get(ctx, RootfsName, key, func(ctx context.Context, dir string) error {
 		if err := checkRoot("the node's root file system"); err != nil {
 			return err
 		}
-		b.log.Info("unpacking the node's root file system, about a minute", "suite", spec.Suite)
-		tree := filepath.Join(dir, treeDir)
-		if err := b.mmdebstrap(ctx, spec.Suite, packages, tree); err != nil {
+		b.log.Info("unpacking the node's root file system, about a minute", "suite", suite)
+		if err := b.mmdebstrap(ctx, suite, list, filepath.Join(dir, treeDir)); err != nil {
 			return err
 		}
-		return extractKernel(tree, filepath.Join(dir, kernelFile))
+		return extractKernel(filepath.Join(dir, treeDir), filepath.Join(dir, kernelFile))
 	})
 }
+
+// Outer returns the root file system with the QEMU that runs nodes.
+func (b *Builder) Outer(ctx context.Context) (*cache.Entry, error) {
+	return b.rootfs(ctx, Spec{Suite: OuterSuite, Containerd: DefaultSpec().Containerd})
+}
+
+// Tree is the tree of an entry of Rootfs.
+func Tree(rootfs *cache.Entry) string { return filepath.Join(rootfs.Dir, treeDir) }
+
+// Kernel is the uncompressed kernel of an entry of Rootfs.
+func Kernel(rootfs *cache.Entry) string { return filepath.Join(rootfs.Dir, kernelFile) }
 
 // Keyring has Debian's keys, which Ubuntu's apt does not trust. Without gpg, mmdebstrap finds the
 // keyring only by its option.

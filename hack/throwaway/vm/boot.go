@@ -31,8 +31,10 @@ type VM struct {
 	Dir string
 	// Accelerator is the node's accelerator.
 	Accelerator Accelerator
-	process     *process
-	console     *os.File
+	// Forwards are the ports of Options.Forwards.
+	Forwards []Forward
+	process  *process
+	console  *os.File
 }
 
 // Options of Boot. Only Store is required.
@@ -43,6 +45,11 @@ type Options struct {
 	Timeout time.Duration
 	// Accelerator skips the probe for KVM.
 	Accelerator Accelerator
+	// Forwards are ports of the node that get a port of 127.0.0.1; see VM.Forwards.
+	Forwards []int
+	// Saving is for a node to be saved, or for a saved one. Keys is then the directory of SaveKeys.
+	Saving *Saving
+	Keys   string
 	// Store keeps the verdict of the probe.
 	Store *cache.Store
 	Log   *slog.Logger
@@ -72,16 +79,19 @@ func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, er
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the node's directory: %w", err)
 	}
-	key, err := channel.NewKey(filepath.Join(dir, keyFile))
-	if err != nil {
+	v := &VM{Dir: dir}
+	if err := v.keys(o); err != nil {
 		return nil, err
 	}
 	c := Config{
 		Kernel: img.Kernel, Disk: img.Disk, QEMU: img.QEMU, CPUs: o.CPUs, MemoryMiB: o.MemoryMiB,
-		AuthorizedKey: base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()),
-		Accelerator:   o.Accelerator,
+		AuthorizedKey: base64.StdEncoding.EncodeToString(v.Target.Key.PublicKey().Marshal()),
+		Accelerator:   o.Accelerator, Saving: o.Saving,
 	}
-	v := &VM{Dir: dir, Target: channel.Target{Key: key}}
+	if c.Saving != nil {
+		c.Saving.control = filepath.Join(dir, controlSocket)
+	}
+	var err error
 	if c.Accelerator != "" {
 		return vmUnlessError(v, v.boot(ctx, c, o))
 	}
@@ -96,6 +106,15 @@ func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, er
 		err = v.boot(ctx, c, o)
 	}
 	return vmUnlessError(v, err)
+}
+
+// keys makes the key of the command channel, or takes the keys of a saved node.
+func (v *VM) keys(o Options) (err error) {
+	if o.Saving != nil && o.Saving.State != "" {
+		return v.loadKeys(o.Keys)
+	}
+	v.Target.Key, err = channel.NewKey(filepath.Join(v.Dir, keyFile))
+	return err
 }
 
 // vmUnlessError returns v, or nil with an error.
@@ -142,10 +161,10 @@ func (v *VM) bootOnce(ctx context.Context, c Config, o Options) error {
 		return fmt.Errorf("making the console log: %w", err)
 	}
 	c.Console = console
-	if c.Port, err = freePort(); err != nil {
+	if err := v.choosePorts(&c, o); err != nil {
 		return err
 	}
-	o.Log.Info("booting the node", "accelerator", c.Accelerator.String())
+	o.Log.Info(c.verb()+" the node", "accelerator", c.Accelerator.String())
 	ready := make(chan string, 1)
 	v.process, err = start(c, c.args(), func(line string) {
 		if key, ok := channel.ParseReady(line); ok {
@@ -160,14 +179,42 @@ func (v *VM) bootOnce(ctx context.Context, c Config, o Options) error {
 	}
 	v.console, v.Accelerator = console, c.Accelerator
 	v.Target.Address = fmt.Sprintf("127.0.0.1:%d", c.Port)
-	if err := v.wait(ctx, ready); err != nil {
+	if err := v.wait(ctx, c, ready); err != nil {
 		v.Stop()
 		return fmt.Errorf("booting the node: %w", err)
 	}
 	return nil
 }
 
-func (v *VM) wait(ctx context.Context, ready <-chan string) error {
+func (v *VM) choosePorts(c *Config, o Options) (err error) {
+	if c.Port, err = freePort(); err != nil {
+		return err
+	}
+	c.Forwards = nil
+	for _, port := range o.Forwards {
+		local, err := freePort()
+		if err != nil {
+			return err
+		}
+		c.Forwards = append(c.Forwards, Forward{Local: local, Node: port})
+	}
+	v.Forwards = c.Forwards
+	return nil
+}
+
+func (c Config) verb() string {
+	if c.resumes() {
+		return "resuming"
+	}
+	return "booting"
+}
+
+func (c Config) resumes() bool { return c.Saving != nil && c.Saving.State != "" }
+
+func (v *VM) wait(ctx context.Context, c Config, ready <-chan string) error {
+	if c.resumes() {
+		return v.awaitResumed(ctx)
+	}
 	select {
 	case v.Target.HostKey = <-ready:
 		return nil

@@ -28,9 +28,16 @@ type Config struct {
 	AuthorizedKey string
 	CPUs          int
 	MemoryMiB     int
+	// Forwards are more ports of the node that 127.0.0.1 leads to.
+	Forwards []Forward
+	// Saving describes a node that QEMU can save. Nil is the node of the tests.
+	Saving *Saving
 	// Console receives the node's console output.
 	Console io.Writer
 }
+
+// Forward leads a port of 127.0.0.1 to a port of the node's address.
+type Forward struct{ Local, Node int }
 
 // process is a running QEMU. It ends at the latest with this process.
 type process struct {
@@ -63,20 +70,34 @@ func (c Config) machine() []string {
 }
 
 func (c Config) args() []string {
-	return append(c.machine(),
-		"-append", c.kernelParameters(),
+	args := append(c.machine(), "-append", c.kernelParameters(),
+		"-netdev", c.network(),
+		"-device", "virtio-net-pci,netdev=net,romfile=",
+		"-device", "virtio-rng-pci",
+	)
+	if c.Saving != nil {
+		return append(args, c.savableDevices()...)
+	}
+	return append(args,
 		// VFIO needs an IOMMU and, in the tests, two unused network controllers.
 		"-device", "intel-iommu,intremap=on",
 		"-device", "e1000e,romfile=,addr=10.0",
 		"-device", "e1000e,romfile=,addr=11.0",
-		"-drive", "file="+escape(c.Disk)+
-			",format=raw,if=none,id=root,snapshot=on,cache=unsafe,aio=threads",
+		"-drive", c.drive()+",snapshot=on",
 		"-device", "nvme,drive=root,serial=node",
-		"-netdev",
-		fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:22", c.Port),
-		"-device", "virtio-net-pci,netdev=net,romfile=",
-		"-device", "virtio-rng-pci",
 	)
+}
+
+func (c Config) drive() string {
+	return "file=" + escape(c.Disk) + ",format=raw,if=none,id=root,cache=unsafe,aio=threads"
+}
+
+func (c Config) network() string {
+	net := fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:22", c.Port)
+	for _, f := range c.Forwards {
+		net += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-10.0.2.15:%d", f.Local, f.Node)
+	}
+	return net
 }
 
 // escape doubles the commas in a value of a QEMU option.
@@ -84,7 +105,7 @@ func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }
 
 func (c Config) kernelParameters() string {
 	return strings.Join([]string{
-		"root=/dev/nvme0n1", "rootfstype=ext4", "rw", "init=/lib/systemd/systemd",
+		"root=" + c.rootDevice(), "rootfstype=ext4", "rw", "init=/lib/systemd/systemd",
 		"console=ttyS0", "quiet", "panic=-1", "net.ifnames=0", "random.trust_cpu=on", "audit=0",
 		"cgroup_no_v1=all", "lsm=capability,bpf",
 		"intel_iommu=on", "iommu=pt", // pt: no translation except for VFIO
