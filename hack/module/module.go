@@ -57,6 +57,27 @@ func (m Module) Version(ctx context.Context, of string) (string, error) {
 	return version, nil
 }
 
+// Dir is the directory of another required module. It may be read-only.
+func (m Module) Dir(ctx context.Context, of string) (string, error) {
+	if _, err := run(goCommand(ctx, m.dir, "mod", "download", of)); err != nil {
+		return "", fmt.Errorf("fetching %s: %w", of, err)
+	}
+	dir, err := run(goCommand(ctx, m.dir, "list", "-m", "-f", "{{.Dir}}", of))
+	if err != nil {
+		return "", fmt.Errorf("finding the directory of %s: %w", of, err)
+	}
+	return dir, nil
+}
+
+// BuildTools compiles the module's tools (see go.mod), without cgo, into a directory.
+func (m Module) BuildTools(ctx context.Context, dir string) error {
+	if _, err := run(goCommand(ctx, m.dir, "build", "-trimpath", "-ldflags=-s -w",
+		"-o", dir+"/", "tool")); err != nil {
+		return fmt.Errorf("building the tools of %s: %w", filepath.Base(m.dir), err)
+	}
+	return nil
+}
+
 // Build compiles the module's program, without cgo, into a new file. The build is reproducible.
 func (m Module) Build(ctx context.Context, file string, ldflags ...string) error {
 	flags := "-ldflags=" + strings.Join(append([]string{"-s", "-w"}, ldflags...), " ")
