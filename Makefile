@@ -20,7 +20,9 @@ AT_ONCE := --no-print-directory --keep-going --jobs=3
 # would not fail the recipe.
 NODE_TESTS    := /hack/throwaway$$|/integration/suite$$
 CONTROL_PLANE_TESTS := /integration/(deploy|kube|kubevirt|quota)$$
-UNIT           = $$(go list ./... | grep -vE '$(NODE_TESTS)|$(CONTROL_PLANE_TESTS)')
+CLUSTER_TESTS := /integration/e2e$$
+UNIT           = $$(go list ./... | \
+	grep -vE '$(NODE_TESTS)|$(CONTROL_PLANE_TESTS)|$(CLUSTER_TESTS)')
 SUITES        ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
 CONTROL_PLANES ?= $$(go list ./... | grep -E '$(CONTROL_PLANE_TESTS)')
 # The part of the suites that `make test` runs: tests by name, and one package.
@@ -45,6 +47,11 @@ SEED       ?= 1
 # The number of inputs for each fuzz target. A duration such as 10s sometimes fails with "context
 # deadline exceeded".
 FUZZTIME   ?= 200000x
+# Images of the e2e suite: the prefix of their names, and their tag. No registry has them: `kind
+# load` copies them to the nodes.
+export MOORING_E2E_REGISTRY ?= registry.invalid/mooring
+export MOORING_E2E_TAG ?= e2e
+E2E_IMAGES := mooring-agent mooring-controller e2e-launcher
 # Images: the prefix of their names, their tag (that of the chart), and the names of the images to
 # build (empty: all).
 REGISTRY   ?=
@@ -54,7 +61,8 @@ ONLY       ?=
 .PHONY: help run node check setup node-image kubernetes kubevirt test test-all rest unit \
 	node-core core-in-node rest-in-node control-plane-core suites units-in-node suites-in-node node-rest \
 	control-planes control-planes-rest \
-	conformance torture matrix bench fuzz build images chart release generate lint verify clean
+	conformance kind e2e-images e2e torture matrix bench fuzz build images chart release generate \
+	lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -164,6 +172,20 @@ conformance-on-%:
 			xargs -n1 dirname | sort -u) && \
 		export MOORING_CI_REQUIRE=1 MOORING_LIBVIRT_ROOT="$$root" && \
 		$(TEST)/conformance-$*.json -- -count=1 -timeout=30m -p=1 $$packages ./shim/virt/virttest
+
+kind: e2e-images ## a kind cluster with Mooring: install, e2e suite, uninstall
+	hack/kind run -- $(MAKE) --no-print-directory e2e
+
+e2e-images: build
+	$(GO) run ./hack/image --registry="$(MOORING_E2E_REGISTRY)" --tag="$(MOORING_E2E_TAG)" \
+		--only=mooring-agent,mooring-controller
+	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags=-s -o bin/ ./integration/e2e/launcher
+	$(GO) run ./integration/e2e/image "$(MOORING_E2E_REGISTRY)/e2e-launcher:$(MOORING_E2E_TAG)" \
+		bin/images/e2e-launcher.tar
+
+e2e:
+	hack/kind load $(E2E_IMAGES:%=bin/images/%.tar)
+	$(TEST)/e2e.json -- -count=1 -v -timeout=$(TIMEOUT) ./integration/e2e
 
 torture: ## STEPS random faults on a node with launchers and VMs, chosen by SEED
 	@hack/setup build node

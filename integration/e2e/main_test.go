@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	chart  = "../../deploy/helm/mooring"
+	system = "mooring-system"
+	// namespace of the suite's pods. The policy's rule names it.
+	namespace = "mooring-e2e"
+)
+
+// patience bounds one wait. A pod of an emulated node takes half a minute to start.
+const patience = 10 * time.Minute
+
+// Variables name the images. Without them the suite does not run.
+const (
+	envRegistry = "MOORING_E2E_REGISTRY"
+	envTag      = "MOORING_E2E_TAG"
+)
+
+// cluster is the cluster of $KUBECONFIG with Mooring in it.
+type cluster struct {
+	config *rest.Config
+	client kubernetes.Interface
+}
+
+// shared is set by TestMain unless the suite does not run.
+var shared *cluster
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envRegistry) == "" || os.Getenv(envTag) == "" {
+		os.Exit(m.Run()) // each test skips and says why
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx := context.Background()
+	var err error
+	if shared, err = connect(); err == nil {
+		err = shared.install(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "installing Mooring:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// start returns the cluster with Mooring.
+func start(t *testing.T) *cluster {
+	t.Helper()
+	if shared == nil {
+		t.Skipf("needs a cluster and images in $%s and $%s; `make kind` has both", envRegistry,
+			envTag)
+	}
+	return shared
+}
+
+func connect() (*cluster, error) {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 50, 100
+	client, err := kubernetes.NewForConfig(config)
+	return &cluster{config: config, client: client}, err
+}
+
+// image is the reference of one of the suite's images.
+func image(name string) string {
+	return os.Getenv(envRegistry) + "/" + name + ":" + os.Getenv(envTag)
+}
+
+// install installs the chart and returns when the agents and the controller are ready.
+func (c *cluster) install(ctx context.Context) error {
+	if err := c.makeNamespace(ctx, system, "privileged"); err != nil {
+		return err
+	}
+	if err := c.makeNamespace(ctx, namespace, ""); err != nil {
+		return err
+	}
+	// An API server on emulated processors may not answer in its own 34 seconds. Helm continues.
+	if err := await(ctx, "helm", func(ctx context.Context) error {
+		_, err := helm(ctx, append([]string{"upgrade", "--install", "mooring", chart,
+			"--namespace=" + system}, values()...)...)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.awaitMooring(ctx)
+}
+
+// values are the chart's values.
+func values() []string {
+	tag := os.Getenv(envTag)
+	return []string{
+		"--set=mode=enforce", "--set-file=agent.policy=testdata/policy.yaml",
+		"--set=images.registry=" + os.Getenv(envRegistry),
+		"--set=images.agent.tag=" + tag, "--set=images.controller.tag=" + tag,
+		"--set=controller.replicas=1", "--set=podDisruptionBudget.enabled=false",
+	}
+}
+
+// helm runs Helm without the user's configuration, and returns its output.
+func helm(ctx context.Context, args ...string) (string, error) {
+	home, err := os.MkdirTemp("", "mooring-helm-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(home)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"tool",
+		"-modfile=" + filepath.Join("..", "..", "tools", "go.mod"), "helm"}, args...)...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home,
+		"HELM_DATA_HOME="+home)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("helm %s: %w\n%s", args[0], err, errs.String())
+	}
+	return out.String(), nil
+}
