@@ -55,19 +55,7 @@ func (p *Program) resizeCommand() *cobra.Command {
 		Args:                  between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().IntVar(&flags.vcpus, "vcpus", 0, "number of vCPUs")
-	cmd.Flags().StringVar(&flags.memory, "memory", "", "memory of the guest, such as 4Gi")
-	cmd.Flags().StringVar(&flags.cpuQuota, "cpu-quota", "",
-		`CPU time of all vCPUs together in percent of one CPU, such as 150%; frequencies of a `+
-			`vCPU and of the host, such as 1200/2400MHz; or "none"`)
-	cmd.Flags().IntVar(&flags.cpuShares, "cpu-shares", 0,
-		fmt.Sprintf("weight against other VMs for CPU time, %d to %d; 100 is usual",
-			api.MinCPUShares, api.MaxCPUShares))
-	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only request and show the plan")
-	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step until the VM "+
-		"has the size")
-	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "maximum wait for the pod")
-	flags.cluster.add(cmd)
+	flags.add(cmd)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) (
 		[]string, cobra.ShellCompDirective,
 	) {
@@ -88,6 +76,22 @@ func (p *Program) resizeCommand() *cobra.Command {
 		return p.resize(cmd.Context(), flags.cluster.prefixed(args[0]), request, flags)
 	}
 	return cmd
+}
+
+func (f *resizeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.vcpus, "vcpus", 0, "number of vCPUs")
+	cmd.Flags().StringVar(&f.memory, "memory", "", "memory of the guest, such as 4Gi")
+	cmd.Flags().StringVar(&f.cpuQuota, "cpu-quota", "",
+		`CPU time of all vCPUs together in percent of one CPU, such as 150%; frequencies of a `+
+			`vCPU and of the host, such as 1200/2400MHz; or "none"`)
+	cmd.Flags().IntVar(&f.cpuShares, "cpu-shares", 0,
+		fmt.Sprintf("weight against other VMs for CPU time, %d to %d; 100 is usual",
+			api.MinCPUShares, api.MaxCPUShares))
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only request and show the plan")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "show the plan and each step until the VM "+
+		"has the size")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", resizeTimeout, "maximum wait for the pod")
+	f.cluster.add(cmd)
 }
 
 // request returns the size of the flags.

@@ -52,10 +52,12 @@ func (p *Program) watchView(ctx context.Context, c *cluster,
 
 // unlessDone returns nil after the end of ctx, as for an interrupt.
 func unlessDone(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return err
 	}
-	return err
 }
 
 // keepChanged keeps the launchers that differ from seen, and enters them there. Notes come once.
@@ -96,8 +98,8 @@ func (p *Program) changes(ctx context.Context, c *cluster) (<-chan struct{}, fun
 	if err != nil {
 		return nil, nil, clusterError(err, "watch", nodeStates, "follow the states of nodes")
 	}
-	real := func(event watch.Event) bool { return event.Type != watch.Bookmark }
-	return relay(ctx, w.ResultChan(), real), w.Stop, nil
+	isChange := func(event watch.Event) bool { return event.Type != watch.Bookmark }
+	return relay(ctx, w.ResultChan(), isChange), w.Stop, nil
 }
 
 // relay passes on that from has values, at most one at a time. It ends with ctx, or with from.

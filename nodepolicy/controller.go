@@ -45,9 +45,8 @@ func (s *starter) Start(ctx context.Context) error {
 	served := func(context.Context) (bool, error) {
 		return s.served("NodePolicy") && s.served("NodeState"), nil
 	}
-	_ = wait.PollUntilContextCancel(ctx, kindsPeriod, true, served) // ends with ctx
-	if ctx.Err() != nil {
-		return nil
+	if err := wait.PollUntilContextCancel(ctx, kindsPeriod, true, served); err != nil {
+		return nil //nolint:nilerr // the manager stops
 	}
 	options := controller.Options{Reconciler: &reconciler{s.manager.GetClient()}}
 	options.DefaultFromConfig(s.manager.GetControllerOptions())

@@ -10,7 +10,7 @@ import (
 // which may contain spaces and parentheses. So the fields count from the last closing parenthesis.
 func parseStartTime(stat string) (uint64, error) {
 	const afterName = 22 - 3 // the first field after the name is field 3
-	_, rest, ok := cutLast(stat, ") ")
+	rest, ok := afterLast(stat, ") ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) <= afterName {
 		return 0, fmt.Errorf("stat line %.80q has no start time", stat)
@@ -77,10 +77,11 @@ func parsePIDs(content string) ([]int, error) {
 	return pids, nil
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
+// afterLast returns the part of s after the last sep.
+func afterLast(s, sep string) (after string, found bool) {
 	at := strings.LastIndex(s, sep)
 	if at < 0 {
-		return s, "", false
+		return "", false
 	}
-	return s[:at], s[at+len(sep):], true
+	return s[at+len(sep):], true
 }

@@ -49,7 +49,7 @@ func parseUsage(status, stat string) (u Usage, err error) {
 // parseCPUTime adds up fields 14 and 15 of /proc/<pid>/stat: user and system time.
 func parseCPUTime(stat string) (time.Duration, error) {
 	const user, system = 14 - 3, 15 - 3 // the first field after the name is field 3
-	_, rest, ok := cutLast(stat, ") ")
+	rest, ok := afterLast(stat, ") ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) <= system {
 		return 0, fmt.Errorf("stat line %.80q has no CPU time", stat)
