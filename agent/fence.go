@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -146,10 +147,11 @@ func (f *fence) check(ctx context.Context) {
 
 // policyInForce returns the NodePolicy that the agent has stored, or else the policy file.
 func policyInForce(config *Config) (*policy.Policy, error) {
-	if p, _, err := loadPolicyCache(filepath.Join(config.Root, policyCache)); err == nil {
-		return p, nil
+	p, _, err := loadPolicyCache(filepath.Join(config.Root, policyCache))
+	if errors.Is(err, fs.ErrNotExist) {
+		return policy.Load(config.Policy)
 	}
-	return policy.Load(config.Policy)
+	return p, err
 }
 
 // refreshPolicy reads the policy again after the agent has stored or removed a NodePolicy. An

@@ -33,7 +33,7 @@ type policies struct {
 	logger  *slog.Logger
 
 	cluster policyCluster        // nil: without Kubernetes
-	apply   func(*policy.Policy) // tells the parts with terms of their own
+	apply   func(*policy.Policy) // hands the policy to the parts that keep settings of it
 	wake    chan struct{}
 
 	updating sync.Mutex
@@ -46,7 +46,7 @@ type policies struct {
 // policyCluster knows the NodePolicies of the cluster: see [kube.PolicyWatch].
 type policyCluster interface {
 	Synced() bool
-	Choose() (*v1alpha1.NodePolicy, error)
+	Choose(inForce string) (*v1alpha1.NodePolicy, error)
 }
 
 // loadPolicies reads the policy file, and with Kubernetes also the cache.
@@ -72,8 +72,8 @@ func loadPolicies(config *Config, logger *slog.Logger) (*policies, error) {
 	default:
 		p.current.Set(cached)
 		p.started, p.source = cached, describePolicy(object)
-		p.report = v1alpha1.PolicyReport{Name: object.Name, Generation: object.Generation,
-			Applied: true}
+		p.report = v1alpha1.PolicyReport{Name: object.Name, UID: object.UID,
+			Generation: object.Generation, Applied: true}
 	}
 	return p, nil
 }
@@ -127,15 +127,16 @@ func (p *policies) update() {
 	if !p.cluster.Synced() {
 		return
 	}
-	object, err := p.cluster.Choose()
-	report := v1alpha1.PolicyReport{}
-	if object != nil {
-		report.Name, report.Generation = object.Name, object.Generation
-	}
 	p.mu.Lock()
 	before := p.report
 	p.mu.Unlock()
-	if err == nil && before.Applied && before.Name == report.Name &&
+	object, err := p.cluster.Choose(before.Name)
+	report := v1alpha1.PolicyReport{}
+	if object != nil {
+		report.Name, report.UID = object.Name, object.UID
+		report.Generation = object.Generation
+	}
+	if err == nil && before.Applied && before.Name == report.Name && before.UID == report.UID &&
 		before.Generation == report.Generation {
 		return
 	}

@@ -23,7 +23,7 @@ type cluster struct {
 
 func (c *cluster) Synced() bool { return c.synced }
 
-func (c *cluster) Choose() (*v1alpha1.NodePolicy, error) { return c.object, c.err }
+func (c *cluster) Choose(string) (*v1alpha1.NodePolicy, error) { return c.object, c.err }
 
 // policyConfig is the configuration of an agent with Kubernetes and a policy file in mode observe.
 func policyConfig(t *testing.T) *Config {
@@ -167,5 +167,42 @@ func TestFenceFollowsTheStoredPolicy(t *testing.T) {
 	f.refreshPolicy()
 	if f.policy.Mode != policy.Observe {
 		t.Errorf("mode %q without a NodePolicy, want that of the file", f.policy.Mode)
+	}
+}
+
+// TestRecreatedPolicy deletes and makes a NodePolicy with the same name. Its generation is 1 again,
+// and only the UID differs.
+func TestRecreatedPolicy(t *testing.T) {
+	config := policyConfig(t)
+	p, c := startPolicies(t, config)
+	c.object = enforcing(1)
+	c.object.UID = "first"
+	p.update()
+	recreated := enforcing(1)
+	recreated.UID, recreated.Spec.Mode = "second", string(policy.Observe)
+	want := v1alpha1.PolicyReport{Name: "gpu", UID: "second", Generation: 1, Applied: true}
+
+	restarted, afterRestart := startPolicies(t, config) // with the stored policy
+	checkPolicy(t, restarted, policy.Enforce,
+		v1alpha1.PolicyReport{Name: "gpu", UID: "first", Generation: 1, Applied: true})
+	afterRestart.object = recreated
+	restarted.update()
+	checkPolicy(t, restarted, policy.Observe, want)
+
+	c.object = recreated
+	p.update()
+	checkPolicy(t, p, policy.Observe, want)
+}
+
+// TestFenceKeepsItsPolicy stores a NodePolicy that an older fence cannot read. The policy file must
+// not replace it.
+func TestFenceKeepsItsPolicy(t *testing.T) {
+	config := policyConfig(t)
+	stored := filepath.Join(config.Root, policyCache)
+	if err := os.WriteFile(stored, []byte(`{"spec": {"new": 1}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := policyInForce(config); err == nil {
+		t.Errorf("an unreadable stored policy gives mode %s", p.Mode)
 	}
 }

@@ -2,6 +2,7 @@ package nodepolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -42,8 +43,15 @@ type starter struct {
 
 // Start waits for the kinds and adds the controller. A manager starts it as the leader.
 func (s *starter) Start(ctx context.Context) error {
+	warned := false
 	served := func(context.Context) (bool, error) {
-		return s.served("NodePolicy") && s.served("NodeState"), nil
+		err := errors.Join(s.served("NodePolicy"), s.served("NodeState"))
+		if err != nil && !warned {
+			warned = true
+			s.logger.Warn("waiting for Mooring's CRDs; until then no NodePolicy has a status",
+				"error", err)
+		}
+		return err == nil, nil
 	}
 	if err := wait.PollUntilContextCancel(ctx, kindsPeriod, true, served); err != nil {
 		return nil //nolint:nilerr // the manager stops
@@ -67,11 +75,11 @@ func (s *starter) Start(ctx context.Context) error {
 	return s.manager.Add(inner)
 }
 
-// served reports whether the API server serves a kind of Mooring.
-func (s *starter) served(kind string) bool {
+// served returns nil if the API server serves a kind of Mooring.
+func (s *starter) served(kind string) error {
 	gvk := v1alpha1.GroupVersion().WithKind(kind)
 	_, err := s.manager.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	return err == nil
+	return err
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

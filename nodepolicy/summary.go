@@ -38,7 +38,7 @@ func Summarise(p *v1alpha1.NodePolicy, nodes []v1alpha1.NodeState) v1alpha1.Node
 	slices.SortFunc(nodes, func(a, b v1alpha1.NodeState) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range nodes {
 		if r := n.Status.Policy; r != nil && r.Name == p.Name {
-			count(&s, n.Name, *r)
+			count(&s, n.Name, *r, r.UID == p.UID)
 		}
 	}
 	c := condition(p, s)
@@ -47,11 +47,11 @@ func Summarise(p *v1alpha1.NodePolicy, nodes []v1alpha1.NodeState) v1alpha1.Node
 	return s
 }
 
-// count adds the report of a node.
-func count(s *v1alpha1.NodePolicyStatus, node string, r v1alpha1.PolicyReport) {
+// count adds the report of a node. same is false for a report about an earlier policy of this name.
+func count(s *v1alpha1.NodePolicyStatus, node string, r v1alpha1.PolicyReport, same bool) {
 	s.Nodes++
 	switch {
-	case r.Generation != s.ObservedGeneration:
+	case !same || r.Generation != s.ObservedGeneration:
 		s.Pending++
 	case r.Applied:
 		s.Applied++

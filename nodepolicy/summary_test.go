@@ -25,6 +25,7 @@ func TestSummarise(t *testing.T) {
 	ok := v1alpha1.PolicyReport{Name: "gpu", Generation: 3, Applied: true}
 	old := v1alpha1.PolicyReport{Name: "gpu", Generation: 2, Applied: true}
 	bad := v1alpha1.PolicyReport{Name: "gpu", Generation: 3, Reason: "two policies"}
+	earlier := v1alpha1.PolicyReport{Name: "gpu", UID: "earlier", Generation: 3, Applied: true}
 	for name, c := range map[string]struct {
 		nodes  []v1alpha1.NodeState
 		counts string
@@ -36,6 +37,8 @@ func TestSummarise(t *testing.T) {
 		"all": {[]v1alpha1.NodeState{reporting("b", ok), reporting("a", ok)},
 			"2 2 0 0", ReasonApplied, "all 2 nodes have applied generation 3"},
 		"pending": {[]v1alpha1.NodeState{reporting("a", ok), reporting("b", old)},
+			"2 1 0 1", ReasonPending, "1 of 2 nodes"},
+		"made anew": {[]v1alpha1.NodeState{reporting("a", ok), reporting("b", earlier)},
 			"2 1 0 1", ReasonPending, "1 of 2 nodes"},
 		"failed": {[]v1alpha1.NodeState{reporting("a", ok), reporting("b", bad),
 			reporting("c", old)}, "3 1 1 1", ReasonFailed, "b: two policies"},

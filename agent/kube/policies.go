@@ -111,9 +111,9 @@ func (w *PolicyWatch) failed(ctx context.Context, r *cache.Reflector, err error)
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
-// Choose returns the NodePolicy of this node; nil: none selects it. The error says why there is no
-// choice. A policy beside an error is the first of those in conflict.
-func (w *PolicyWatch) Choose() (*v1alpha1.NodePolicy, error) {
+// Choose returns the NodePolicy of this node; nil: none selects it. inForce names the present one.
+// The error says why there is no choice. A policy beside an error is the first of those in conflict.
+func (w *PolicyWatch) Choose(inForce string) (*v1alpha1.NodePolicy, error) {
 	var all []*v1alpha1.NodePolicy
 	for _, o := range w.policies.GetStore().List() {
 		if p, ok := o.(*v1alpha1.NodePolicy); ok {
@@ -131,15 +131,22 @@ func (w *PolicyWatch) Choose() (*v1alpha1.NodePolicy, error) {
 	if !ok {
 		return nil, fmt.Errorf("the store of nodes has a %T", o)
 	}
-	return choosePolicy(all, node.Labels)
+	return choosePolicy(all, node.Labels, inForce)
 }
 
-// choosePolicy returns the policy with the highest priority of those that select a node. It ignores
-// an invalid selector, which the status of the policy reports.
-func choosePolicy(all []*v1alpha1.NodePolicy, of map[string]string) (*v1alpha1.NodePolicy, error) {
+// choosePolicy returns the policy with the highest priority of those that select a node. An invalid
+// selector of the policy in force is an error: an edit must not drop the node to another policy. The
+// status of other policies reports theirs.
+func choosePolicy(
+	all []*v1alpha1.NodePolicy, of map[string]string, inForce string,
+) (*v1alpha1.NodePolicy, error) {
 	var first []*v1alpha1.NodePolicy
 	for _, p := range all {
-		if !selects(p, of) {
+		selected, err := selects(p, of)
+		if err != nil && p.Name == inForce {
+			return p, fmt.Errorf("spec.nodeSelector of NodePolicy %q: %w", p.Name, err)
+		}
+		if err != nil || !selected {
 			continue
 		}
 		if len(first) > 0 && p.Spec.Priority > first[0].Spec.Priority {
@@ -166,10 +173,10 @@ func choosePolicy(all []*v1alpha1.NodePolicy, of map[string]string) (*v1alpha1.N
 		first[0].Name, first[1].Name)
 }
 
-func selects(p *v1alpha1.NodePolicy, of map[string]string) bool {
+func selects(p *v1alpha1.NodePolicy, of map[string]string) (bool, error) {
 	if p.Spec.NodeSelector == nil {
-		return true
+		return true, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(p.Spec.NodeSelector)
-	return err == nil && selector.Matches(labels.Set(of))
+	return err == nil && selector.Matches(labels.Set(of)), err
 }

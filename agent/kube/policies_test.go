@@ -39,7 +39,7 @@ func TestChoosePolicy(t *testing.T) {
 		"conflict, beneath": {[]*v1alpha1.NodePolicy{selecting("b", 0, ""), all}, "all", "spec.priority: 0: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := choosePolicy(c.of, map[string]string{"pool": "gpu"})
+			got, err := choosePolicy(c.of, map[string]string{"pool": "gpu"}, "all")
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}
@@ -47,5 +47,18 @@ func TestChoosePolicy(t *testing.T) {
 				t.Errorf("chose %+v, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestChoiceWithAFaultyEdit makes the selector of the policy in force invalid. The node must not fall
+// to another policy.
+func TestChoiceWithAFaultyEdit(t *testing.T) {
+	edited := selecting("gpu", 10, "")
+	edited.Spec.NodeSelector = &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "in"}}}
+	all := []*v1alpha1.NodePolicy{selecting("all", 0, ""), edited}
+	got, err := choosePolicy(all, map[string]string{"pool": "gpu"}, "gpu")
+	if err == nil || !strings.Contains(err.Error(), "spec.nodeSelector") || got != edited {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }

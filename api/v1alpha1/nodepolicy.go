@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -221,6 +222,9 @@ type PolicyReport struct {
 	// Name of the NodePolicy; absent: none selects the node, and the policy file is in force.
 	// +optional
 	Name string `json:"name,omitempty"`
+	// UID of the NodePolicy. One that was deleted and made again has another UID.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 	// Generation of the NodePolicy.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`

@@ -88,7 +88,7 @@ type NodeReport struct {
 	// +optional
 	Mode string `json:"mode,omitempty"`
 
-	// Policy is the path of the policy file.
+	// Policy is the policy in force: the path of the file, or the NodePolicy's name and generation.
 	// +optional
 	Policy string `json:"policy,omitempty"`
 
