@@ -52,7 +52,7 @@ type cluster struct {
 
 // cluster returns the selected cluster; nil means the node's agent.
 func (p *Program) cluster(cmd *cobra.Command, f clusterFlags) (*cluster, error) {
-	if f.kubeconfig == "" && !cmd.Flags().Changed("context") &&
+	if f.kubeconfig == "" && !selectsCluster(cmd) &&
 		(cmd.Flags().Changed(kubeconfigFlag) || !p.hasKubeconfig()) {
 		return nil, nil //nolint:nilnil // nil means the agent
 	}

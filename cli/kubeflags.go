@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,18 +62,19 @@ func (p *Program) addNodeFlag(cmd *cobra.Command, f *viewFlags) {
 // agent on this machine.
 func (p *Program) viewCluster(cmd *cobra.Command, f viewFlags) (*cluster, error) {
 	given := cmd.Flags().Changed
-	selected := f.kubeconfig != ""
-	for _, name := range kubeFlagNames() {
-		selected = selected || given(name)
-	}
 	switch {
-	case selected:
+	case f.kubeconfig != "", selectsCluster(cmd):
 	case given("socket"), given(kubeconfigFlag):
 		return nil, nil //nolint:nilnil // nil means the agent
 	case !p.isPlugin() && p.hasSocket(), !p.hasAnyKubeconfig():
 		return nil, nil //nolint:nilnil // nil means the agent
 	}
 	return p.connect(f.clusterFlags)
+}
+
+// selectsCluster reports whether a flag of kubectl other than --kubeconfig is given.
+func selectsCluster(cmd *cobra.Command) bool {
+	return slices.ContainsFunc(kubeFlagNames(), cmd.Flags().Changed)
 }
 
 func (p *Program) isPlugin() bool {

@@ -39,7 +39,7 @@ func (p *Program) readView(ctx context.Context, c *cluster, namespace string) (*
 	if err != nil {
 		return nil, err
 	}
-	return f.view(namespace)
+	return f.view(namespace), nil
 }
 
 func (p *Program) readAgent(ctx context.Context, namespace string) (*view, error) {
@@ -59,13 +59,14 @@ func (p *Program) readAgent(ctx context.Context, namespace string) (*view, error
 }
 
 // view returns the launchers of a namespace, or of all for an empty one.
-func (f *fleet) view(namespace string) (*view, error) {
+func (f *fleet) view(namespace string) *view {
 	v := &view{launchers: []nodeLauncher{}, inCluster: true, notes: f.gaps()}
 	for _, n := range f.nodes {
 		v.nodes = append(v.nodes, n.name)
 		launchers, err := n.launchers(namespace)
-		if err != nil {
-			return nil, err
+		if err != nil { // one node's faulty state must not hide the others
+			v.notes = append(v.notes, err.Error())
+			continue
 		}
 		v.launchers = append(v.launchers, launchers...)
 	}
@@ -73,7 +74,7 @@ func (f *fleet) view(namespace string) (*view, error) {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace),
 			cmp.Compare(a.Pod.Name, b.Pod.Name), a.Since.Compare(b.Since))
 	})
-	return v, nil
+	return v
 }
 
 // gaps describes the launchers that the fleet lacks.
@@ -102,7 +103,7 @@ func (n fleetNode) launchers(namespace string) ([]nodeLauncher, error) {
 		}
 		l, err := report.Launcher()
 		if err != nil {
-			return nil, fmt.Errorf("state of node %s: %w", n.name, err)
+			return nil, fmt.Errorf("unreadable state of node %s: %w", n.name, err)
 		}
 		all = append(all, nodeLauncher{n.name, l})
 	}

@@ -151,10 +151,7 @@ func (p *Program) readStatus(ctx context.Context, c *cluster) (*statusJSON, erro
 	if err != nil {
 		return nil, err
 	}
-	v, err := f.view("")
-	if err != nil {
-		return nil, err
-	}
+	v := f.view("")
 	s := newStatus(v.launchers)
 	s.Notes = append(s.Notes, f.notes...)
 	for _, n := range f.nodes {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +14,9 @@ import (
 // errWatchEnded is the end of a watch by the API server.
 var errWatchEnded = errors.New("the API server ended the watch: run the command again")
 
-// agentPoll is the time between two questions to the node's agent with -w.
-const agentPoll = 2 * time.Second
+// watchPause is the least time between two reads with -w. In a large cluster some node changes all
+// the time.
+const watchPause = 2 * time.Second
 
 // watchView writes the launchers, and again each one that changes, until ctx ends.
 func (p *Program) watchView(ctx context.Context, c *cluster,
@@ -46,8 +48,16 @@ func (p *Program) watchView(ctx context.Context, c *cluster,
 				return errWatchEnded
 			}
 		}
+		sleep(ctx, watchPause)
 	}
 	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // unlessDone returns nil after the end of ctx, as for an interrupt.
@@ -60,7 +70,8 @@ func unlessDone(ctx context.Context, err error) error {
 	}
 }
 
-// keepChanged keeps the launchers that differ from seen, and enters them there. Notes come once.
+// keepChanged keeps the launchers that differ from seen, and enters them there. A note comes once: its
+// text before the colon names the subject, and the rest may have an age.
 func (v *view) keepChanged(seen map[string]string) {
 	kept := []nodeLauncher{}
 	for _, l := range v.launchers {
@@ -74,7 +85,8 @@ func (v *view) keepChanged(seen map[string]string) {
 	v.launchers = kept
 	notes := v.notes[:0]
 	for _, note := range v.notes {
-		if key := "note " + note; seen[key] == "" {
+		subject, _, _ := strings.Cut(note, ":")
+		if key := "note " + subject; seen[key] == "" {
 			seen[key] = note
 			notes = append(notes, note)
 		}
@@ -86,7 +98,7 @@ func (v *view) keepChanged(seen map[string]string) {
 // cluster closes the channel at the end of its watch.
 func (p *Program) changes(ctx context.Context, c *cluster) (<-chan struct{}, func(), error) {
 	if c == nil {
-		ticker := time.NewTicker(agentPoll)
+		ticker := time.NewTicker(watchPause)
 		return relay(ctx, ticker.C, func(time.Time) bool { return true }), ticker.Stop, nil
 	}
 	reader, err := p.fleetReader(c)
