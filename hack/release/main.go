@@ -6,8 +6,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -51,6 +53,9 @@ func (r *release) run(ctx context.Context) error {
 	if r.out == "" {
 		r.out = filepath.Join("bin", "release", r.version)
 	}
+	if err := checkOut(r.out); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(r.out); err != nil {
 		return err
 	}
@@ -82,6 +87,22 @@ func (r *release) run(ctx context.Context) error {
 		}
 	}
 	r.log.Info("the release is complete", "directory", r.out)
+	return nil
+}
+
+// checkOut refuses a directory with files that are not of an earlier release.
+func checkOut(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if _, known := os.Stat(filepath.Join(dir, checksumsFile)); err == nil && known != nil {
+		err = fmt.Errorf("it has files and no %s: want a new or empty directory, or one of an "+
+			"earlier release", checksumsFile)
+	}
+	if err != nil {
+		return fmt.Errorf("--out %q: %w", dir, err)
+	}
 	return nil
 }
 

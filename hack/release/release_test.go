@@ -244,3 +244,24 @@ func TestOCIArchive(t *testing.T) {
 		t.Errorf("%+v, %v, want %s", got, err, want)
 	}
 }
+
+func TestCheckOut(t *testing.T) {
+	dir := t.TempDir()
+	for _, fine := range []string{dir, filepath.Join(dir, "new")} {
+		if err := checkOut(fine); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkOut(dir); err == nil || !strings.Contains(err.Error(), checksumsFile) {
+		t.Errorf("a directory with other files: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, checksumsFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkOut(dir); err != nil {
+		t.Errorf("an earlier release: %v", err)
+	}
+}
