@@ -5,9 +5,9 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/template"
 
@@ -97,19 +97,20 @@ func Exists(ctx context.Context, h Host) (bool, error) {
 // Load imports image archives, as hack/image and `docker save` write them, into all nodes.
 func Load(ctx context.Context, h Host, archives ...string) error {
 	for _, archive := range archives {
-		to := filepath.Join("/tmp", "mooring-"+filepath.Base(archive))
-		if err := h.Push(ctx, archive, to, 0o600); err != nil {
-			return err
-		}
-		_, err := output(ctx, h, nil, "kind", "load", "image-archive", "--name="+Name, to)
-		if err != nil {
+		if err := load(ctx, h, archive); err != nil {
 			return fmt.Errorf("loading %s: %w", archive, err)
-		}
-		if _, err := output(ctx, h, nil, "rm", "-f", to); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+func load(ctx context.Context, h Host, archive string) error {
+	to, remove, err := h.Share(ctx, archive)
+	if err != nil {
+		return err
+	}
+	_, err = output(ctx, h, nil, "kind", "load", "image-archive", "--name="+Name, to)
+	return errors.Join(err, remove())
 }
 
 // Kubeconfig returns the cluster's kubeconfig for use on the host.

@@ -3,8 +3,6 @@ package kindcluster
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -83,7 +81,6 @@ func TestConfigOfAnEmulatedHost(t *testing.T) {
 // recorder is a Host that records commands and has no docker.
 type recorder struct {
 	commands []string
-	pushed   []string
 	fail     string // the command that fails
 }
 
@@ -97,9 +94,10 @@ func (r *recorder) Run(_ context.Context, c channel.Command) error {
 	return nil
 }
 
-func (r *recorder) Push(_ context.Context, local, remote string, _ fs.FileMode) error {
-	r.pushed = append(r.pushed, local+" "+remote)
-	return nil
+func (r *recorder) Share(
+	_ context.Context, file string,
+) (path string, remove func() error, err error) {
+	return "/copy/" + file, func() error { r.commands = append(r.commands, "remove"); return nil }, nil
 }
 
 func TestLoad(t *testing.T) {
@@ -107,10 +105,9 @@ func TestLoad(t *testing.T) {
 	if err := Load(t.Context(), r, "bin/images/a.tar"); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"kind load image-archive --name=mooring /tmp/mooring-a.tar",
-		"rm -f /tmp/mooring-a.tar"}
-	if !slices.Equal(r.commands, want) || len(r.pushed) != 1 {
-		t.Errorf("got %q, pushed %q", r.commands, r.pushed)
+	want := []string{"kind load image-archive --name=mooring /copy/bin/images/a.tar", "remove"}
+	if !slices.Equal(r.commands, want) {
+		t.Errorf("got %q, want %q", r.commands, want)
 	}
 	r = &recorder{fail: "kind load"}
 	err := Load(t.Context(), r, "bin/images/a.tar")
@@ -118,24 +115,23 @@ func TestLoad(t *testing.T) {
 		!strings.Contains(err.Error(), "no space") {
 		t.Errorf("got %v", err)
 	}
+	if last := r.commands[len(r.commands)-1]; last != "remove" {
+		t.Errorf("after a failed load: %q", last)
+	}
 }
 
 func TestMachine(t *testing.T) {
-	dir := t.TempDir()
-	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
-	if err := os.WriteFile(from, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
+	m := Machine{Kind: "/bin/sh", Kubeconfig: "/of/the/cluster"}
+	got, err := output(t.Context(), m, nil, "kind", "-c", "echo $KUBECONFIG")
+	if err != nil || got != "/of/the/cluster\n" {
+		t.Errorf("kind runs from another path, with its own kubeconfig: got %q, %v", got, err)
 	}
-	m := Machine{Kind: "/bin/echo"}
-	if err := m.Push(t.Context(), from, to, 0o600); err != nil {
-		t.Fatal(err)
+	path, remove, err := m.Share(t.Context(), "a.tar")
+	if err != nil || !filepath.IsAbs(path) || filepath.Base(path) != "a.tar" {
+		t.Errorf("shared as %q, %v", path, err)
 	}
-	if got, err := os.ReadFile(to); err != nil || string(got) != "x" {
-		t.Errorf("pushed %q, %v", got, err)
-	}
-	got, err := output(t.Context(), m, nil, "kind", "get", "clusters")
-	if err != nil || got != "get clusters\n" {
-		t.Errorf("kind runs from another path: got %q, %v", got, err)
+	if err := remove(); err != nil {
+		t.Error(err)
 	}
 	if _, err := output(t.Context(), m, nil, "sh", "-c", "echo why >&2; exit 3"); err == nil ||
 		!strings.Contains(err.Error(), "why") {

@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
@@ -18,14 +18,16 @@ import (
 type Host interface {
 	// Run runs a command until it or ctx ends.
 	Run(ctx context.Context, c channel.Command) error
-	// Push copies a file of this machine to the host.
-	Push(ctx context.Context, local, remote string, mode fs.FileMode) error
+	// Share makes a file of this machine readable on the host, at path, until remove is called.
+	Share(ctx context.Context, file string) (path string, remove func() error, err error)
 }
 
 // Machine is this machine as a Host.
 type Machine struct {
 	// Kind is the path of kind.
 	Kind string
+	// Kubeconfig is the file that kind writes. The user's own kubeconfig stays as it is.
+	Kubeconfig string
 }
 
 // Run implements Host.
@@ -36,6 +38,7 @@ func (m Machine) Run(ctx context.Context, c channel.Command) error {
 	}
 	cmd := child.Command(ctx, program, c.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+m.Kubeconfig)
 	if err := child.Run(cmd); err != nil {
 		return fmt.Errorf("%s: %w", c.Args[0], err)
 	}
@@ -52,11 +55,10 @@ func output(ctx context.Context, h Host, stdin io.Reader, args ...string) (strin
 	return out.String(), nil
 }
 
-// Push implements Host.
-func (m Machine) Push(_ context.Context, local, remote string, mode fs.FileMode) error {
-	content, err := os.ReadFile(local)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(remote, content, mode)
+// Share implements Host. The file stays where it is.
+func (m Machine) Share(
+	_ context.Context, file string,
+) (path string, remove func() error, err error) {
+	path, err = filepath.Abs(file)
+	return path, func() error { return nil }, err
 }

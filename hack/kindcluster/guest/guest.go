@@ -204,6 +204,18 @@ func (g *Guest) setClock(ctx context.Context) error {
 	return err
 }
 
+// Share implements kindcluster.Host. It copies the file.
+func (g *Guest) Share(
+	ctx context.Context, file string,
+) (path string, remove func() error, err error) {
+	path = "/tmp/" + filepath.Base(file)
+	remove = func() error {
+		_, err := g.Output(context.WithoutCancel(ctx), "rm", "-f", path)
+		return err
+	}
+	return path, remove, g.Push(ctx, file, path, 0o600)
+}
+
 // Kubeconfig writes a kubeconfig file for this machine.
 func (g *Guest) Kubeconfig(ctx context.Context, file string) error {
 	text, err := kindcluster.Kubeconfig(ctx, g)

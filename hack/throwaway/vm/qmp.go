@@ -25,7 +25,10 @@ func dialControl(ctx context.Context, path string) (*control, error) {
 		conn, err := d.DialContext(ctx, "unix", path)
 		if err == nil {
 			c := &control{Conn: conn, in: json.NewDecoder(conn)}
-			return c, c.greet(ctx)
+			if err := c.greet(ctx); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+			return c, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ECONNREFUSED) {
 			return nil, fmt.Errorf("dialling QEMU: %w", err)
@@ -37,9 +40,11 @@ func dialControl(ctx context.Context, path string) (*control, error) {
 }
 
 func (c *control) greet(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
 	var greeting struct{ QMP json.RawMessage }
 	if err := c.in.Decode(&greeting); err != nil {
-		return errors.Join(fmt.Errorf("reading QEMU's greeting: %w", err), c.Close())
+		return fmt.Errorf("reading QEMU's greeting: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	return c.execute(ctx, "qmp_capabilities", nil, nil)
 }

@@ -82,6 +82,22 @@ func TestControlOfASilentQEMU(t *testing.T) {
 	}
 }
 
+// TestGreetingOfASilentQEMU connects to a QEMU that accepts and says nothing.
+func TestGreetingOfASilentQEMU(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "qmp")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	late := errors.New("late")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, late)
+	defer cancel()
+	if _, err := dialControl(ctx, path); !errors.Is(err, late) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestArgumentsOfASavedNode checks that a node is resumed with the devices that it was saved with.
 func TestArgumentsOfASavedNode(t *testing.T) {
 	base := Config{Kernel: "/k", Disk: "/d,1", Accelerator: TCG, Port: 1, CPUs: 2, MemoryMiB: 512,

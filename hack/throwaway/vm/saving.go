@@ -58,6 +58,15 @@ func (v *VM) awaitResumed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, resumeTimeout,
 		fmt.Errorf("not resumed after %v", resumeTimeout))
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() { // QEMU may end instead: another process has its port, or the state does not fit
+		select {
+		case <-v.process.exited:
+			end(v.process.failure())
+		case <-ctx.Done():
+		}
+	}()
 	q, err := dialControl(ctx, filepath.Join(v.Dir, controlSocket))
 	if err != nil {
 		return err

@@ -25,14 +25,14 @@ type cluster struct {
 	env []string
 }
 
-// attach returns the running cluster.
+// attach returns the running cluster: that of a throw-away node, or else of this machine's docker.
 func attach(ctx context.Context, o options) (*cluster, error) {
-	if o.inNode {
-		g, err := guest.Attach(ctx)
-		if err != nil {
-			return nil, err
-		}
+	g, err := guest.Attach(ctx)
+	switch {
+	case err == nil:
 		return ofGuest(g), nil
+	case o.inNode || !errors.Is(err, guest.ErrNone):
+		return nil, err
 	}
 	return onMachine(ctx, o)
 }
@@ -44,41 +44,42 @@ func ofGuest(g *guest.Guest) *cluster {
 
 // onMachine is the cluster of this machine's docker.
 func onMachine(ctx context.Context, o options) (*cluster, error) {
-	built, err := tools.Build(ctx, o.log)
+	host, built, err := machine(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	host := kindcluster.Machine{Kind: tools.Kind(built)}
 	exists, err := kindcluster.Exists(ctx, host)
 	if err != nil || !exists {
 		return nil, errors.Join(err, built.Close(), guest.ErrNone)
 	}
-	file, err := writeKubeconfig(ctx, host)
-	return &cluster{host: host, kubeconfig: file, close: built.Close}, err
+	return &cluster{host: host, kubeconfig: host.Kubeconfig, close: built.Close}, nil
 }
 
-func writeKubeconfig(ctx context.Context, host kindcluster.Host) (string, error) {
-	text, err := kindcluster.Kubeconfig(ctx, host)
-	if err != nil {
-		return "", err
-	}
+// machine is this machine with a kind of its own, which writes a kubeconfig of its own.
+func machine(ctx context.Context, o options) (host kindcluster.Machine, _ *cache.Entry, err error) {
 	store, err := cache.Default()
 	if err != nil {
-		return "", err
+		return host, nil, err
 	}
-	file := store.Dir("kind-run", "docker.kubeconfig")
-	return file, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700),
-		os.WriteFile(file, []byte(text), 0o600))
+	host.Kubeconfig = store.Dir("kind-run", "docker.kubeconfig")
+	if err := os.MkdirAll(filepath.Dir(host.Kubeconfig), 0o700); err != nil {
+		return host, nil, err
+	}
+	built, err := tools.Build(ctx, o.log)
+	if err != nil {
+		return host, nil, err
+	}
+	host.Kind = tools.Kind(built)
+	return host, built, nil
 }
 
 // createOnMachine makes a cluster on this machine's docker.
 func createOnMachine(ctx context.Context, o options) (*cluster, error) {
-	built, err := tools.Build(ctx, o.log)
+	host, built, err := machine(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	defer built.Close()
-	host := kindcluster.Machine{Kind: tools.Kind(built)}
 	config := kindcluster.Options{Image: o.image, Workers: o.workers}
 	if o.workers < 0 {
 		config.Workers = 2
@@ -95,7 +96,8 @@ func createOnMachine(ctx context.Context, o options) (*cluster, error) {
 	return onMachine(ctx, o)
 }
 
-// importOwnImage builds the node image and imports it into this machine's docker.
+// importOwnImage builds the node image and imports it into this machine's docker, under a name that
+// no registry has.
 func importOwnImage(ctx context.Context, o options) (string, error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -108,6 +110,7 @@ func importOwnImage(ctx context.Context, o options) (string, error) {
 		return "", err
 	}
 	defer img.Close()
-	return img.Reference, kindcluster.Import(ctx, kindcluster.Machine{}, img.Archive,
-		img.Reference, nodeimage.Changes())
+	reference := "mooring.invalid/kind-node:" + string(img.Key)
+	return reference, kindcluster.Import(ctx, kindcluster.Machine{}, img.Archive, reference,
+		nodeimage.Changes())
 }

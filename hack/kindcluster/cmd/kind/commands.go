@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -134,8 +136,9 @@ func downCommand(o *options) *cobra.Command {
 		Short: "End the cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if o.inNode {
-				return guest.StopCurrent(c.Context())
+			err := guest.StopCurrent(c.Context())
+			if o.inNode || !errors.Is(err, guest.ErrNone) {
+				return err
 			}
 			cl, err := onMachine(c.Context(), *o)
 			if err != nil {
@@ -152,9 +155,12 @@ func upCommand(o *options) *cobra.Command {
 		Short: "Start a cluster in the background; down ends it",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if cl, err := attach(c.Context(), *o); err == nil {
+			switch cl, err := attach(c.Context(), *o); {
+			case err == nil:
 				return errors.Join(errors.New("a cluster is running already; `hack/kind down` "+
 					"ends it"), cl.close())
+			case !errors.Is(err, guest.ErrNone):
+				return err
 			}
 			kubeconfig, err := up(c, *o)
 			if err != nil {
@@ -193,11 +199,11 @@ func up(c *cobra.Command, o options) (string, error) {
 	}
 	stop := context.AfterFunc(c.Context(), func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
-	var kubeconfig string
-	if _, err := fmt.Fscanln(ready, &kubeconfig); err != nil {
+	kubeconfig, err := bufio.NewReader(ready).ReadString('\n')
+	if err != nil {
 		return "", errors.Join(errors.New("the cluster did not start"), cmd.Wait())
 	}
-	return kubeconfig, cmd.Process.Release()
+	return strings.TrimSuffix(kubeconfig, "\n"), cmd.Process.Release()
 }
 
 func superviseCommand(o *options) *cobra.Command {

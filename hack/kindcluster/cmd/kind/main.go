@@ -58,6 +58,13 @@ func command() *cobra.Command {
 			"node",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if o.image != "" && o.inNode {
+				return fmt.Errorf("--image %s: want docker on this machine; a throw-away node "+
+					"has the image that hack/kind builds", o.image)
+			}
+			return nil
+		},
 	}
 	f := c.PersistentFlags()
 	f.StringVar(&o.image, "image", "", "node image in a registry, such as "+
