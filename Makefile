@@ -51,6 +51,8 @@ FUZZTIME   ?= 200000x
 # load` copies them to the nodes.
 export MOORING_E2E_REGISTRY ?= registry.invalid/mooring
 export MOORING_E2E_TAG ?= e2e
+# Flags of hack/kind, such as --image=kindest/node:v1.34.0.
+KIND       ?=
 E2E_IMAGES := mooring-agent mooring-controller e2e-launcher
 # Images: the prefix of their names, their tag (that of the chart), and the names of the images to
 # build (empty: all).
@@ -173,8 +175,8 @@ conformance-on-%:
 		export MOORING_CI_REQUIRE=1 MOORING_LIBVIRT_ROOT="$$root" && \
 		$(TEST)/conformance-$*.json -- -count=1 -timeout=30m -p=1 $$packages ./shim/virt/virttest
 
-kind: e2e-images ## a kind cluster with Mooring: install, e2e suite, uninstall
-	hack/kind run -- $(MAKE) --no-print-directory e2e
+kind: e2e-images ## a kind cluster with Mooring: install, e2e suite, uninstall; KIND=FLAGS
+	hack/kind run $(KIND) -- $(MAKE) --no-print-directory e2e
 
 e2e-images: build
 	$(GO) run ./hack/image --registry="$(MOORING_E2E_REGISTRY)" --tag="$(MOORING_E2E_TAG)" \

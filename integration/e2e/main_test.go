@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,10 +27,12 @@ const (
 // patience bounds one wait. A pod of an emulated node takes half a minute to start.
 const patience = 10 * time.Minute
 
-// Variables name the images. Without them the suite does not run.
+// Variables name the images. Without them the suite does not run. envAgain allows a cluster that has
+// Mooring, from a run that was cut off.
 const (
 	envRegistry = "MOORING_E2E_REGISTRY"
 	envTag      = "MOORING_E2E_TAG"
+	envAgain    = "MOORING_E2E_AGAIN"
 )
 
 // cluster is the cluster of $KUBECONFIG with Mooring in it.
@@ -70,7 +74,12 @@ func start(t *testing.T) *cluster {
 	return shared
 }
 
+// connect uses $KUBECONFIG only: the suite must not reach a user's usual cluster by accident.
 func connect() (*cluster, error) {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		return nil, fmt.Errorf("$%s is not set: want the kubeconfig of a test cluster",
+			clientcmd.RecommendedConfigPathEnvVar)
+	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
 	if err != nil {
@@ -88,6 +97,9 @@ func image(name string) string {
 
 // install installs the chart and returns when the agents and the controller are ready.
 func (c *cluster) install(ctx context.Context) error {
+	if err := c.checkEmpty(ctx); err != nil {
+		return err
+	}
 	if err := c.makeNamespace(ctx, system, "privileged"); err != nil {
 		return err
 	}
@@ -103,6 +115,20 @@ func (c *cluster) install(ctx context.Context) error {
 		return err
 	}
 	return c.awaitMooring(ctx)
+}
+
+// checkEmpty refuses a cluster with Mooring, because the suite's last test uninstalls it.
+func (c *cluster) checkEmpty(ctx context.Context) error {
+	_, err := c.client.CoreV1().Namespaces().Get(ctx, system, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && os.Getenv(envAgain) != "":
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("the cluster %s has a namespace %s: want a cluster without Mooring, or $%s=1 "+
+		"after a run that was cut off; the suite uninstalls Mooring", c.config.Host, system,
+		envAgain)
 }
 
 // values are the chart's values.
