@@ -40,6 +40,7 @@ func TestRights(t *testing.T) {
 		"list kubevirt.io/virtualmachineinstancemigrations",
 		"list kubevirt.io/virtualmachineinstances",
 		"list mooring.dev/migrationreservations",
+		"list mooring.dev/nodepolicies", "list mooring.dev/nodestates",
 		"patch /events", "patch /namespaces", "patch /resourcequotas",
 		"patch admissionregistration.k8s.io/mutatingwebhookconfigurations mooring-launcher",
 		"patch admissionregistration.k8s.io/validatingwebhookconfigurations mooring-guard",
@@ -51,10 +52,12 @@ func TestRights(t *testing.T) {
 		"update coordination.k8s.io/leases mooring-controller",
 		"update mooring.dev/migrationreservations",
 		"update mooring.dev/migrationreservations/status",
+		"update mooring.dev/nodepolicies/status",
 		"watch /namespaces", "watch /pods", "watch /resourcequotas",
 		"watch kubevirt.io/virtualmachineinstancemigrations",
 		"watch kubevirt.io/virtualmachineinstances",
 		"watch mooring.dev/migrationreservations",
+		"watch mooring.dev/nodepolicies", "watch mooring.dev/nodestates",
 	}
 	baseline := rules(t, c, "default")
 	own := slices.DeleteFunc(rules(t, c, "mooring-controller"),

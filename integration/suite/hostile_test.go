@@ -89,6 +89,9 @@ func (f fixture) podStates(t *testing.T, vms ...*vm) (all []podState) {
 	t.Helper()
 	for _, v := range vms {
 		l := f.inspect(t, v.pod)
+		for i := range l.VMs {
+			l.VMs[i].Usage = nil // figures change by themselves
+		}
 		all = append(all, podState{
 			Agent: f.agentPid(t), Lock: f.memlockOf(t, itoa(v.vmProcess.pid)),
 			Limit: f.cgroup(t, v.launcher,
