@@ -66,9 +66,9 @@ func TestNodePolicyStatus(t *testing.T) {
 	}
 	create(good)
 	create(bad)
-	report(good, v1alpha1.PolicyReport{Name: p.Name, Generation: 1, Applied: true})
+	report(good, v1alpha1.PolicyReport{Name: p.Name, UID: p.UID, Generation: 1, Applied: true})
 	await(nodepolicy.ReasonApplied, "1 1 0 0")
-	report(bad, v1alpha1.PolicyReport{Name: p.Name, Generation: 1, Reason: "a fault"})
+	report(bad, v1alpha1.PolicyReport{Name: p.Name, UID: p.UID, Generation: 1, Reason: "a fault"})
 	await(nodepolicy.ReasonFailed, "2 1 1 0")
 	if got := p.Status.Failures; len(got) != 1 || got[0].Node != "bad" || got[0].Reason != "a fault" {
 		t.Errorf("failures %+v", got)
