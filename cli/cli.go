@@ -117,7 +117,7 @@ func (p *Program) Command() *cobra.Command {
 		p.eventsCommand(), p.watchCommand())
 	root.AddCommand(p.leaseCommand(), p.resizeCommand(), p.versionCommand())
 	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.domainCommand(), p.quotaCommand(),
-		p.doctorCommand(), p.uninstallCommand())
+		p.doctorCommand(), p.nodeCommand(), p.uninstallCommand())
 	return root
 }
 

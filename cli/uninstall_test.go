@@ -109,8 +109,9 @@ func (w *notingWriter) Write(p []byte) (int, error) {
 func TestUninstallFlagsInDocs(t *testing.T) {
 	program := testProgram(&bytes.Buffer{}, &bytes.Buffer{})
 	flags := program.uninstallCommand().Flags()
-	// Helm's
-	others := map[string]bool{"reset-then-reuse-values": true, "set": true, "no-hooks": true}
+	// Helm's, and those of node configure
+	others := map[string]bool{"reset-then-reuse-values": true, "set": true, "no-hooks": true,
+		"undo": true, "restart": true}
 	found := 0
 	for _, flag := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(
 		readDoc(t, "docs", "how-to", "uninstall.md"), -1) {

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/cli/nodeconfig"
+)
+
+// configureTimeout bounds the checks and a restart of containerd, k3s or RKE2.
+const configureTimeout = 2 * time.Minute
+
+func (p *Program) nodeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Configure this node's containerd",
+		Args:  unknownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(p.nodeConfigureCommand())
+	return cmd
+}
+
+func (p *Program) nodeConfigureCommand() *cobra.Command {
+	var undo bool
+	n := &nodeconfig.Node{Print: func(line string) { fmt.Fprintln(p.Out, printable(line)) }}
+	cmd := &cobra.Command{
+		Use:   "configure",
+		Short: "Enable containerd's validator, so that launchers can require the agent",
+		Long: "Enables the validator for required NRI plugins in containerd. Without it,\n" +
+			"containerd starts launchers while the agent is away, even if they require it.\n" +
+			"Run it as root. It needs containerd 2.2 or newer and no agent.\n\n" +
+			"Writes mooring.toml into a directory that containerd's configuration imports.\n" +
+			"k3s and RKE2 generate the configuration; where it imports no such directory, the\n" +
+			"command adds a table to the template. A file of yours gets a copy with the suffix\n" +
+			".mooring-backup. containerd then checks its configuration (containerd config\n" +
+			"dump). If the check fails, the command restores the file.\n\n" +
+			"The setting takes effect when containerd restarts. The command prints how, or\n" +
+			"does it with --restart if containerd runs since before the change. Containers\n" +
+			"keep running. A second run changes nothing.\n\n" +
+			"--undo removes the setting, and restores a file that it replaced.",
+		Example: fmt.Sprintf("  %[1]s node configure --dry-run\n  %[1]s node configure --restart",
+			p.displayName()),
+		Args: between(0, 0, "none"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&n.Root, "root", "/", "mount point of the node's root file system")
+	flags.StringVar(&n.Flavour, "flavour", "",
+		strings.Join(nodeconfig.Flavours(), ", ")+" (default: by the existing files)")
+	flags.StringVar(&n.Containerd, "containerd", "", "containerd's `path` on the node (default: "+
+		"by the flavour)")
+	flags.BoolVar(&n.Restart, "restart", false, "restart containerd if it needs it")
+	flags.BoolVar(&n.DryRun, "dry-run", false, "print the change without making it")
+	flags.BoolVar(&undo, "undo", false, "remove the setting")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkNodeFlags(n); err != nil {
+			return err
+		}
+		n.Run = nodeconfig.Chroot(n.Root)
+		ctx, cancel := context.WithTimeout(cmd.Context(), configureTimeout)
+		defer cancel()
+		if undo {
+			return n.Undo(ctx)
+		}
+		return n.Configure(ctx)
+	}
+	return cmd
+}
+
+// checkNodeFlags returns the first invalid flag.
+func checkNodeFlags(n *nodeconfig.Node) error {
+	switch known := nodeconfig.Flavours(); {
+	case !filepath.IsAbs(n.Root):
+		return usage("--root %q: want an absolute path", n.Root)
+	case n.Flavour != "" && !slices.Contains(known, n.Flavour):
+		return usage("--flavour %q: want one of %s", n.Flavour, strings.Join(known, ", "))
+	case n.Containerd != "" && !path.IsAbs(n.Containerd):
+		return usage("--containerd %q: want an absolute path", n.Containerd)
+	}
+	n.Root = filepath.Clean(n.Root)
+	return nil
+}
