@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,59 @@ func TestNodeCleanup(t *testing.T) {
 		nil || out != "nothing to remove\n" {
 		t.Errorf("%v, printed %q", err, out)
 	}
+}
+
+// TestNodeConfigure checks the init container that configures containerd, and runs its command on a
+// directory without a containerd.
+func TestNodeConfigure(t *testing.T) {
+	for restart, values := range map[bool]string{false: "containerd.configure=true",
+		true: "containerd.configure=true,containerd.restart=true"} {
+		spec := agentSpec(t, render(t, "--set="+values))
+		last := len(spec.InitContainers) - 1
+		c := spec.InitContainers[last]
+		if c.Name != "containerd" || !*c.SecurityContext.Privileged || !mounted(c, "/host") ||
+			slices.Contains(c.Args, "--restart") != restart {
+			t.Errorf("%s: the last init container is %+v", values, c)
+		}
+		root := c.VolumeMounts[0].Name
+		if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+			return v.Name == root && v.HostPath != nil && v.HostPath.Path == "/"
+		}) {
+			t.Errorf("%s: no volume %s with the node's files", values, root)
+		}
+		if slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+			return mounted(c, "/host")
+		}) {
+			t.Errorf("%s: the agent has the node's files, too", values)
+		}
+		host := t.TempDir()
+		c.Args[slices.Index(c.Args, "--root=/host")] = "--root=" + host
+		if _, err := mooring(t.Context(), c.Args...); err == nil ||
+			!strings.Contains(err.Error(), "no containerd found on the node with root "+host) {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+	for _, c := range agentSpec(t, render(t)).InitContainers {
+		if c.Name == "containerd" {
+			t.Error("the chart configures containerd by default")
+		}
+	}
+	if out, err := helm(t, "template", chart, "--namespace="+system,
+		"--set=containerd.restart=true"); err == nil ||
+		!strings.Contains(out, "want containerd.configure=true") {
+		t.Errorf("restart without configure: %v, printed %q", err, out)
+	}
+}
+
+// agentSpec returns the pod of the agent's DaemonSet.
+func agentSpec(t *testing.T, manifest string) corev1.PodSpec {
+	t.Helper()
+	set := &appsv1.DaemonSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(
+		decode(t, manifest)["DaemonSet mooring-agent"].Object, set); err != nil {
+		t.Fatal(err)
+	}
+	return set.Spec.Template.Spec
 }
 
 func mounted(c corev1.Container, path string) bool {

@@ -2,6 +2,7 @@
 {{- define "mooring.check" -}}
 {{- include "mooring.checkNamespace" . -}}
 {{- include "mooring.checkReplicas" . -}}
+{{- include "mooring.checkContainerd" . -}}
 {{- include "mooring.checkSetters" . -}}
 {{- end }}
 
@@ -15,6 +16,12 @@
 {{- define "mooring.checkReplicas" -}}
 {{- if and (include "mooring.serves" .) (eq (include "mooring.failurePolicy" .) "Fail") (eq (int .Values.controller.replicas) 0) -}}
 {{- fail "controller.replicas is 0 and webhooks.failurePolicy is Fail: the API server would refuse each change, start and migration of a VM: want at least 1, or webhooks.enabled=false" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "mooring.checkContainerd" -}}
+{{- if and .Values.containerd.restart (not .Values.containerd.configure) -}}
+{{- fail "containerd.restart: without containerd.configure there is no change to restart for: want containerd.configure=true, too" -}}
 {{- end -}}
 {{- end }}
 
