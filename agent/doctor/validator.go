@@ -37,14 +37,12 @@ func validator(_ context.Context, s *survey) finding {
 			"off: there is no " + s.configPath() + ", and without it containerd reads no conf.d",
 			open,
 			"containerd config default >" + defaultConfig +
-				", install deploy/containerd/mooring.toml, and restart containerd",
+				", and mooring node configure --restart",
 		}
 	case !table.Enable:
 		return finding{
 			s.problemIfInstalled(), "off in " + s.configText(), open,
-			"install deploy/containerd/mooring.toml in /etc/containerd/conf.d, make " +
-				"sure that " + defaultConfig +
-				" imports it, and restart containerd",
+			"mooring node configure --restart",
 		}
 	case slices.Contains(table.RequiredPlugins, "mooring"):
 		return finding{
