@@ -33,7 +33,8 @@ SPACE      := $(EMPTY) $(EMPTY)
 CORE       := ^(TestCore($(subst $(SPACE),|,$(strip $(CORE_SUITE))))|TestHookEndsTheVM|TestSidecar)$$
 CORE_CONTROL_PLANE := /integration/kube$$
 # Packages with unit tests that most machines skip in part. The node has all they need.
-IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./lifecycle/host ./lifecycle/poddir
+IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./cli/nodeconfig ./lifecycle/host \
+	./lifecycle/poddir
 BENCH      ?= ./bpf ./decide ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s
