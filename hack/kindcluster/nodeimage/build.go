@@ -82,7 +82,7 @@ func (p parts) close() error {
 	return errors.Join(errs...)
 }
 
-// packages are those of kind's Dockerfile, without file systems that nobody uses here.
+// packages lists the packages of kind's Dockerfile, except those for unused file systems.
 func packages() []string {
 	return []string{
 		"systemd", "conntrack", "iptables", "nftables", "iproute2", "ethtool", "util-linux",

@@ -221,7 +221,7 @@ func superviseCommand(o *options) *cobra.Command {
 				return errors.Join(err, g.Stop())
 			}
 			fmt.Fprintln(c.OutOrStdout(), g.KubeconfigFile())
-			detach()
+			child.Detach()
 			select {
 			case <-c.Context().Done():
 			case <-g.Exited():
@@ -229,16 +229,4 @@ func superviseCommand(o *options) *cobra.Command {
 			return g.Stop()
 		},
 	}
-}
-
-// detach closes the terminal and the pipe to up.
-func detach() {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return
-	}
-	for fd := range 3 {
-		_ = syscall.Dup3(int(null.Fd()), fd, 0)
-	}
-	_ = null.Close()
 }

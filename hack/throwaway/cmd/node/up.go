@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-vm/mooring/hack/throwaway"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
 func upCommand(o *throwaway.Options) *cobra.Command {
@@ -81,24 +82,12 @@ func supervise(ctx context.Context, o throwaway.Options, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(out, n.Dir())
-	detach()
+	child.Detach()
 	select {
 	case <-ctx.Done():
 	case <-n.Exited():
 	}
 	return errors.Join(release(), n.Stop())
-}
-
-// detach closes the terminal and the pipe to up.
-func detach() {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return
-	}
-	for fd := range 3 {
-		_ = syscall.Dup3(int(null.Fd()), fd, 0)
-	}
-	_ = null.Close()
 }
 
 func downCommand() *cobra.Command {
