@@ -49,7 +49,11 @@ func Parse(data []byte) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := reader{faults: faults}
+	odd, err := oddNumbers(data)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{faults: faults, odd: odd}
 	p := r.policy(doc)
 	if len(r.faults) > 0 {
 		return nil, errors.Join(r.faults[:min(len(r.faults), 100)]...)

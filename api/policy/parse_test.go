@@ -133,8 +133,8 @@ func refusedAtTop() []refusal {
 		{head + "memlock: {max: 1Gi}", "memlock.max: unknown field"},
 		{head + "memlock: {nodeMax: 0}", "memlock.nodeMax: 0: want more than zero"},
 		{head + "memlock: {nodeMax: -1}", "memlock.nodeMax: -1: want a whole number of bytes"},
-		{head + "memlock: {nodeMax: 1e30}", "memlock.nodeMax: 1e+30: want a whole number of bytes"},
-		{head + "memlock: {nodeMax: 1.5}", "memlock.nodeMax: 1.5: want a whole number"},
+		{head + "memlock: {nodeMax: 1e30}", "memlock.nodeMax: 1e30: want decimal digits only"},
+		{head + "memlock: {nodeMax: 1.5}", "memlock.nodeMax: 1.5: want decimal digits only"},
 		{head + "memlock: {nodeMax: ' 4Gi'}", `memlock.nodeMax: " 4Gi": want a whole number`},
 		{head + "memlock: {nodeMax: 8Ei}", `memlock.nodeMax: "8Ei": too large`},
 		{head + "memlock: {nodeMax: unlimited}", "memlock.nodeMax: \"unlimited\": want"},
@@ -355,9 +355,10 @@ spec:
 		t.Errorf("(-file +object):\n%s", diff)
 	}
 	for name, c := range map[string]struct{ from, to, want string }{
-		"a value":      {"16Gi", "16Gb", "spec.rules[0].memlock.max: \"16Gb\": "},
-		"a field":      {"mode: enforce", "mood: enforce", "spec.mood: unknown field"},
-		"priority":     {"priority: 10", "priority: 1e9", "spec.priority: 1000000000: want a whole number"},
+		"a value": {"16Gi", "16Gb", "spec.rules[0].memlock.max: \"16Gb\": "},
+		"a field": {"mode: enforce", "mood: enforce", "spec.mood: unknown field"},
+		"priority": {"priority: 10", "priority: 1000000001",
+			"spec.priority: 1000000001: want a whole number"},
 		"selector":     {"matchLabels", "labels", "spec.nodeSelector: "},
 		"both forms":   {"spec:", "mode: observe\nspec:", "want all fields of the policy in spec"},
 		"mode of spec": {"enforce", "strict", `spec.mode: "strict": want observe or enforce`},

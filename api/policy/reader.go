@@ -19,6 +19,7 @@ type reader struct {
 	faults []error
 	at     string            // prefix of each path: "spec." in an object
 	names  map[string]string // path of each named element, by list and name
+	odd    map[string]string // numbers that YAML would change, by path
 }
 
 // parser reads one leaf of the document.
@@ -40,6 +41,10 @@ func required[T any](r *reader, path string, raw json.RawMessage, parse parser[T
 // optional reads a leaf that may be absent.
 func optional[T any](r *reader, path string, raw json.RawMessage, absent T, parse parser[T]) T {
 	if raw == nil {
+		return absent
+	}
+	if spelling, ok := r.odd[r.at+path]; ok {
+		r.fail(path, json.RawMessage(spelling), "%s", wantDigits)
 		return absent
 	}
 	v, err := parse(raw)
