@@ -22,6 +22,9 @@ package agentapi
 // DefaultSocket is where the agent listens, with mode 0600.
 const DefaultSocket = "/run/mooring/agent.sock"
 
+// MountSource is the source of the file systems that Mooring mounts on a node.
+const MountSource = "mooring"
+
 // Paths of the resources. The path of one pod is PathLaunchers + "/" + namespace + "/" + name.
 // SuffixLease and SuffixResize end the paths of its lease and its resize.
 const (

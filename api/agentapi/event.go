@@ -32,6 +32,7 @@ const (
 	ReasonLimitMissing  Reason = "LimitMissing"
 	ReasonLimitRepaired Reason = "LimitRepaired" // the agent repaired a missing limit
 	ReasonLimitYielded  Reason = "LimitYielded"  // the limit was high enough already
+	ReasonLimitLowered  Reason = "LimitLowered"  // the runtime's limit is beyond the policy
 	// a cgroup file shows another value than the agent set
 	ReasonCgroupDiffers Reason = "CgroupDiffers"
 	// a cgroup file shows the value without effect
@@ -56,12 +57,13 @@ const (
 	ReasonVMShutdown    Reason = "VMShutdown"   // the agent asks the guest to shut down
 	ReasonVMTerminated  Reason = "VMTerminated" // the agent sent SIGTERM
 	ReasonVMKilled      Reason = "VMKilled"     // the agent sent SIGKILL
-	ReasonVMStuck       Reason = "VMStuck"      // a VM process does not end after SIGKILL
+	ReasonVMStuck       Reason = "VMStuck"      // a VM process or a helper of it does not end
 	// observe mode: enforce mode would stop a VM process
 	ReasonWouldStop     Reason = "WouldStop"
 	ReasonDomainRefused Reason = "DomainRefused" // the policy does not allow the declared domain
 	ReasonDomainClaimed Reason = "DomainClaimed" // another pod has declared the same domain
 	ReasonLeaseExpired  Reason = "LeaseExpired"  // the lease that prevented a stop has ended
+	ReasonTrackerFull   Reason = "TrackerFull"   // processes of the launcher have no room
 
 	ReasonResizeStarted Reason = "ResizeStarted" // a resize of a running VM has started
 	ReasonResizeDone    Reason = "ResizeDone"    // the VM has the desired size

@@ -28,6 +28,9 @@ type Node struct {
 
 	// from the policy; 0: the policy does not set it
 	Headroom podapi.Headroom `json:"headroom,omitzero"`
+
+	// InPod reports that the agent is a pod of the cluster, not a unit of the node.
+	InPod bool `json:"inPod,omitempty"`
 }
 
 // NRI is the connection to the container runtime.

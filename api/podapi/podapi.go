@@ -55,6 +55,10 @@ type Observed struct {
 
 	// VM is the pid of the VM process on the node; 0: none runs.
 	VM int `json:"vm,omitempty"`
+
+	// VMStart is the start time of the VM process in clock ticks after the node's boot. Together with
+	// VM it identifies one start of the VM.
+	VMStart uint64 `json:"vmStart,omitempty"`
 }
 
 // Lock asks for another memory-lock limit of the VM process, soft and hard. Exactly one field is
@@ -73,6 +77,10 @@ type MemoryRequirement struct {
 // Hold prevents new leases, and so new migrations, for this time from now.
 type Hold struct {
 	Seconds int64 `json:"seconds"`
+
+	// Growth is the memory that the resize adds to the VM. The agent reserves it against the resizes
+	// of other pods while the hold lasts.
+	Growth Amount `json:"growth,omitempty"`
 }
 
 // Lease prevents the agent from stopping the pod's VM process without a request of the pod, for
@@ -105,6 +113,7 @@ const (
 	CodeLocked    = "locked"    // 409: the VM process has locked more than the requested limit
 	CodeMigrating = "migrating" // 409: a migration of the VM is under way
 	CodeHeld      = "held"      // 409: a resize of the VM is under way
+	CodeNoMemory  = "noMemory"  // 409: the node has too little memory beside other resizes
 	CodeBusy      = "busy"      // 429: too many requests; try again
 	CodeStarting  = "starting"  // 503: the agent does not know the pod yet; try again
 	CodeFailed    = "failed"    // 500: the agent could not read the kernel's state
