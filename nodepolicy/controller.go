@@ -99,7 +99,9 @@ func byReport() handler.TypedEventHandler[*v1alpha1.NodeState, reconcile.Request
 			add(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NodeState], q queue) {
-			if !equality.Semantic.DeepEqual(e.ObjectOld.Status.Policy, e.ObjectNew.Status.Policy) {
+			wasSilent := e.ObjectOld.Silent(e.ObjectNew.Status.HeartbeatTime.Time)
+			if wasSilent || !equality.Semantic.DeepEqual(e.ObjectOld.Status.Policy,
+				e.ObjectNew.Status.Policy) {
 				add(q, e.ObjectOld)
 				add(q, e.ObjectNew)
 			}
@@ -122,9 +124,11 @@ func (r *reconciler) Reconcile(
 	if err := r.client.List(ctx, nodes); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing node states: %w", err)
 	}
-	status := Summarise(p, nodes.Items)
+	now := time.Now()
+	status := Summarise(p, nodes.Items, now)
+	result := reconcile.Result{RequeueAfter: untilSilent(p, nodes.Items, now)}
 	if equality.Semantic.DeepEqual(status, p.Status) {
-		return reconcile.Result{}, nil
+		return result, nil
 	}
 	next := p.DeepCopy() // the cache shares its objects
 	next.Status = status
@@ -135,5 +139,23 @@ func (r *reconciler) Reconcile(
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of NodePolicy %q: %w", p.Name, err)
 	}
-	return reconcile.Result{}, nil
+	return result, nil
+}
+
+// untilSilent returns the time after which the first node with the policy may be silent, 0 without
+// such a node.
+func untilSilent(
+	p *v1alpha1.NodePolicy, nodes []v1alpha1.NodeState, now time.Time,
+) (first time.Duration) {
+	for i := range nodes {
+		n := &nodes[i]
+		if r := n.Status.Policy; r == nil || r.Name != p.Name || n.Silent(now) {
+			continue
+		}
+		left := n.Status.HeartbeatTime.Add(v1alpha1.NodeStateMaxAge).Sub(now) + delay
+		if first == 0 || left < first {
+			first = left
+		}
+	}
+	return first
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,19 +30,30 @@ const (
 	ReasonApplied = "AllApplied"
 )
 
-// Summarise returns the status of a policy from the reports of all nodes. Conditions keep the time
-// of their last change.
-func Summarise(p *v1alpha1.NodePolicy, nodes []v1alpha1.NodeState) v1alpha1.NodePolicyStatus {
+// Summarise returns the status of a policy from the reports of all nodes at a time. It does not
+// count nodes that are silent. Conditions keep the time of their last change.
+func Summarise(
+	p *v1alpha1.NodePolicy, nodes []v1alpha1.NodeState, now time.Time,
+) v1alpha1.NodePolicyStatus {
 	s := v1alpha1.NodePolicyStatus{ObservedGeneration: p.Generation,
 		Conditions: slices.Clone(p.Status.Conditions)}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b v1alpha1.NodeState) int { return strings.Compare(a.Name, b.Name) })
+	silent := 0
 	for _, n := range nodes {
-		if r := n.Status.Policy; r != nil && r.Name == p.Name {
+		switch r := n.Status.Policy; {
+		case r == nil || r.Name != p.Name:
+		case n.Silent(now):
+			silent++
+		default:
 			count(&s, n.Name, *r, r.UID == p.UID)
 		}
 	}
 	c := condition(p, s)
+	if silent > 0 {
+		c.Message = plaintext.Cut(c.Message, maxReason) + fmt.Sprintf("; not counted: %d nodes "+
+			"without a report for more than %s", silent, v1alpha1.NodeStateMaxAge)
+	}
 	c.ObservedGeneration = p.Generation
 	meta.SetStatusCondition(&s.Conditions, c)
 	return s

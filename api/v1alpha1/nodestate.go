@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -78,6 +80,15 @@ const (
 	ConditionTrackerLoaded = "TrackerLoaded"
 )
 
+// NodeStateMaxAge is the age from which on a state says nothing about its node: three heartbeats of
+// the agent.
+const NodeStateMaxAge = 3 * time.Minute
+
+// Silent reports whether the node's agent has written no state lately.
+func (n *NodeState) Silent(now time.Time) bool {
+	return now.Sub(n.Status.HeartbeatTime.Time) > NodeStateMaxAge
+}
+
 // NodeReport is the agent's own state and the state of its connections.
 type NodeReport struct {
 	// Version of the agent.
@@ -103,6 +114,10 @@ type NodeReport struct {
 
 	// +optional
 	Tracker TrackerReport `json:"tracker,omitempty"`
+
+	// InPod is true for an agent in a pod of the cluster, and false for a unit of the node.
+	// +optional
+	InPod bool `json:"inPod,omitempty"`
 }
 
 // NRIReport is the agent's connection to the container runtime.

@@ -59,7 +59,7 @@ func TestNodePolicyStatus(t *testing.T) {
 	bad := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
 	report := func(n *v1alpha1.NodeState, r v1alpha1.PolicyReport) {
 		t.Helper()
-		n.Status.Policy = &r
+		n.Status.HeartbeatTime, n.Status.Policy = metav1.Now(), &r
 		if err := api.Status().Update(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func CacheOptions() cache.Options {
 }
 
 // trimOther trims objects other than pods. Of a NodeState, package nodepolicy needs the report about
-// the policy. A rule by kind for VMIs would fail without KubeVirt,
+// the policy and its age. A rule by kind for VMIs would fail without KubeVirt,
 // because the cache requires that the API server serves the kind of each rule.
 func trimOther(o any) (any, error) {
 	switch o := o.(type) {
@@ -35,7 +35,8 @@ func trimOther(o any) (any, error) {
 		return trimMetadata(o), nil
 	case *v1alpha1.NodeState:
 		return &v1alpha1.NodeState{ObjectMeta: identity(o.ObjectMeta),
-			Status: v1alpha1.NodeStateStatus{Policy: o.Status.Policy}}, nil
+			Status: v1alpha1.NodeStateStatus{Policy: o.Status.Policy,
+				HeartbeatTime: o.Status.HeartbeatTime}}, nil
 	}
 	return cache.TransformStripManagedFields()(o)
 }
