@@ -72,6 +72,46 @@ INLINE bool reserve_entry(const struct settings *settings, struct tally *tally, 
  */
 #define BUSY_TRIES 8
 
+INLINE volatile __u32 *holders_of(__u32 tgid)
+{
+	__u32 first = 0;
+	struct locks *locks = bpf_map_lookup_elem(&locked, &first);
+
+	return locks ? &locks->holders[tgid % LOCKS] : NULL;
+}
+
+/*
+ * Locks the entry of a process number. The kernel reuses the memory of a removed entry
+ * at once. So a program changes or removes an entry only under its lock. It cannot wait
+ * for another CPU that the hypervisor paused: after some microseconds it gives up. False
+ * without a loss: another program has removed the entry, as at the end of all threads.
+ */
+#define LOCK_TRIES 128
+
+static __noinline bool lock(__u32 tgid)
+{
+	volatile __u32 *holders = holders_of(tgid);
+
+	for (int tries = 0; holders && tries < LOCK_TRIES; tries++) {
+		__sync_fetch_and_add(holders, 1);
+		if (*holders == 1)
+			return true;
+		__sync_fetch_and_add(holders, -1);
+		if (!bpf_map_lookup_elem(&processes, &tgid))
+			return false;
+	}
+	count(COUNT_LOST_EVENTS); /* user space then scans for the missed change */
+	return false;
+}
+
+INLINE void unlock(__u32 tgid)
+{
+	volatile __u32 *holders = holders_of(tgid);
+
+	if (holders)
+		__sync_fetch_and_add(holders, -1);
+}
+
 /* Counts before it adds the entry, so that the filter never hides an entry. */
 static __noinline int enter(__u32 tgid, struct process *process)
 {
@@ -100,17 +140,15 @@ static __noinline int enter(__u32 tgid, struct process *process)
 	return err;
 }
 
-/* Of several concurrent calls, one succeeds. */
-static __noinline bool forget(__u32 tgid)
+/* Removes an entry. The caller holds its lock. */
+INLINE bool remove_entry(__u32 tgid, __u32 share)
 {
-	__u32 first = 0, share, *slot = slot_of(tgid);
+	__u32 first = 0, *slot = slot_of(tgid);
 	struct tally *counts = bpf_map_lookup_elem(&tally, &first);
-	struct process *process = bpf_map_lookup_elem(&processes, &tgid);
 	int err = -EBUSY;
 
-	if (!process || !slot || !counts)
+	if (!slot || !counts)
 		return false;
-	share = process->share; /* the kernel may reuse the memory after the removal */
 	for (int tries = 0; tries < BUSY_TRIES; tries++) {
 		err = bpf_map_delete_elem(&processes, &tgid);
 		if (!err || err == -ENOENT)
@@ -123,4 +161,27 @@ static __noinline bool forget(__u32 tgid)
 	__sync_fetch_and_add(slot, -1);
 	uncount(counts, share);
 	return true;
+}
+
+/*
+ * Removes the entry of the process that started at this time, and copies it to last if
+ * set. Of several concurrent calls, one succeeds.
+ */
+static __noinline bool forget(__u32 tgid, __u64 start, struct process *last)
+{
+	struct process *process;
+	__u32 share;
+	bool removed = false;
+
+	if (!lock(tgid))
+		return false;
+	process = bpf_map_lookup_elem(&processes, &tgid);
+	if (process && process->start == start) {
+		share = process->share;
+		if (last)
+			*last = *process;
+		removed = remove_entry(tgid, share);
+	}
+	unlock(tgid);
+	return removed;
 }

@@ -70,6 +70,9 @@ func TestExits(t *testing.T) {
 				}
 			})
 		}
+		if s := figures(t, tracker); s.LostEvents != 0 {
+			t.Errorf("figures: %+v, want no losses by threads that end at once", s)
+		}
 	})
 }
 

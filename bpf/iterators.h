@@ -10,19 +10,15 @@ SEC("iter/task") int list(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct process *process, copy;
-	int attempt;
 
 	if (!task || leader_of(task) != task)
 		return 0;
 	process = find(READ(task, tgid), task);
-	if (!process || !alive(task))
+	if (!process)
 		return 0;
-	for (attempt = 0; attempt < 8; attempt++) {
-		copy = *process;
-		if (!(copy.revision & 1) && copy.revision == *(volatile __u32 *)&process->revision)
-			break;
-	}
-	bpf_seq_write(ctx->meta->seq, &copy, sizeof(copy));
+	copy_entry(&copy, process);
+	if (alive(task)) /* still, so the entry was there during the copy */
+		bpf_seq_write(ctx->meta->seq, &copy, sizeof(copy));
 	return 0;
 }
 
@@ -32,15 +28,21 @@ INLINE __u64 group_of(struct task_struct *task, struct task_struct *leader)
 	__u64 group = group_above((__u64)cgroup_of(task));
 	struct task_struct *parent;
 	struct process *of;
+	__u32 tgid;
 
 	if (group)
 		return group;
 	parent = leader_of(READ(leader, real_parent));
-	of = find(READ(parent, tgid), parent);
-	return of ? of->group : 0;
+	tgid = READ(parent, tgid);
+	of = begin_change(tgid, parent);
+	if (!of)
+		return 0;
+	group = of->group;
+	end_change(tgid, parent);
+	return group;
 }
 
-/* Adds an untracked process that should be tracked. */
+/* Adds an untracked process that should be tracked. Without room, the next pass reports it again. */
 INLINE void add_missing(struct seq_file *seq, struct task_struct *task, struct task_struct *leader)
 {
 	struct process new = { .group = group_of(task, leader) };
@@ -55,7 +57,7 @@ INLINE void add_missing(struct seq_file *seq, struct task_struct *task, struct t
 		end(tgid, task);
 }
 
-/* Updates the entry of a tracked process. */
+/* Updates the entry of a tracked process. The caller holds its lock. */
 INLINE void update(struct seq_file *seq, struct process *process, struct task_struct *task)
 {
 	struct file *file = executed_by(task);
@@ -69,7 +71,7 @@ INLINE void update(struct seq_file *seq, struct process *process, struct task_st
 	if (group && !now.bound)
 		now.group = group;
 	if (file)
-		set_file(&now, file);
+		refresh_file(&now, file);
 	if (now.pid == process->pid && now.group == process->group && now.emulator == process->emulator &&
 	    now.inode == process->inode && now.device == process->device)
 		return;
@@ -80,7 +82,7 @@ INLINE void update(struct seq_file *seq, struct process *process, struct task_st
 	process->cgroup = now.cgroup;
 	process->group = now.group;
 	if (file)
-		set_file(process, file);
+		refresh_file(process, file);
 }
 
 /*
@@ -91,15 +93,21 @@ SEC("iter/task") int scan(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task, *leader;
 	struct process *process;
+	__u32 tgid;
 
 	if (!task || !alive(task))
 		return 0;
 	leader = leader_of(task);
-	process = find(READ(task, tgid), leader);
-	if (!process)
+	tgid = READ(task, tgid);
+	if (!find(tgid, leader)) {
 		add_missing(ctx->meta->seq, task, leader);
-	else if (task == leader)
+		return 0;
+	}
+	process = task == leader ? begin_change(tgid, task) : NULL;
+	if (process) {
 		update(ctx->meta->seq, process, task);
+		end_change(tgid, task);
+	}
 	return 0;
 }
 
@@ -113,6 +121,27 @@ INLINE bool is_requested(const struct request *request, const struct settings *s
 	return start == request->start && visible_pid(settings, task) == request->pid;
 }
 
+/* Adds the untracked process of a request. */
+INLINE int add_requested(const struct request *request, __u32 tgid, struct task_struct *task)
+{
+	struct process new = {
+		.watched = request->watch != 0, .group = request->group, .bound = request->group != 0,
+	};
+	struct file *file = executed_by(task);
+	int err;
+
+	if (!describe(&new, task, task))
+		return -ESRCH;
+	if (file)
+		set_file(&new, file);
+	err = add(tgid, task, &new);
+	if (!err)
+		end(tgid, task);
+	else if (err != -EEXIST)
+		count_lost(err);
+	return err == -EEXIST ? -EBUSY : err; /* another program had the lock */
+}
+
 /* Applies the request to one process, tracked or not. */
 SEC("iter/task") int mark(struct bpf_iter__task *ctx)
 {
@@ -120,34 +149,27 @@ SEC("iter/task") int mark(struct bpf_iter__task *ctx)
 	const struct settings *settings = get_settings();
 	__u32 first = 0, tgid;
 	struct request *request = bpf_map_lookup_elem(&asked, &first);
-	struct process *process, new = {};
-	struct file *file;
+	struct process *process;
 
 	if (!task || !settings || !request || leader_of(task) != task || !alive(task))
 		return 0;
-	if (!is_requested(request, settings, task) || !describe(&new, task, task))
+	if (!is_requested(request, settings, task))
 		return 0;
+	request->start = READ(task, start_boottime);
 	tgid = READ(task, tgid);
-	process = find(tgid, task);
+	process = begin_change(tgid, task);
 	if (!process) {
-		file = executed_by(task);
-		if (file)
-			set_file(&new, file);
-		new.watched = request->watch != 0;
-		new.group = request->group;
-		request->result = add(tgid, task, &new);
-		process = find(tgid, task);
-	}
-	if (!process)
+		request->result = add_requested(request, tgid, task);
 		return 0;
-	request->result = 0;
+	}
 	if (request->watch)
 		process->watched = 1;
 	if (request->group) {
 		process->bound = 1;
 		process->group = request->group;
 	}
-	end(tgid, task);
+	request->result = 0;
+	end_change(tgid, task);
 	return 0;
 }
 

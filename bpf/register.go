@@ -44,9 +44,10 @@ func (t *Tracker) Unregister(cgroup uint64) error {
 
 // Watch makes the exit of a process wake the reader of events at once, like the exit of an
 // emulator. It tracks the process if necessary, and does not watch its children. The start time may
-// be in whole ticks (see Process.Ticks). It fails with ErrNoProcess if the process does not exist,
-// and with ErrFull if the whole map is full. It walks all threads, like Snapshot.
-func (t *Tracker) Watch(p Process) error {
+// be in whole ticks (see Process.Ticks). Watch returns the process with its exact start time. It
+// fails with ErrNoProcess if the process does not exist, and with ErrFull if the whole map is full.
+// It walks all threads, like Snapshot.
+func (t *Tracker) Watch(p Process) (Process, error) {
 	return t.mark(p, trackerRequest{Watch: 1})
 }
 
@@ -57,34 +58,50 @@ func (t *Tracker) Bind(p Process, group uint64) error {
 	if group == 0 {
 		return fmt.Errorf("binding process %d to group 0: a group id is at least 1", p.PID)
 	}
-	return t.mark(p, trackerRequest{Group: group})
+	_, err := t.mark(p, trackerRequest{Group: group})
+	return err
 }
 
-// mark runs the program mark, which applies the request to a process.
-func (t *Tracker) mark(p Process, request trackerRequest) error {
+// markTries bounds the attempts to change an entry that another program changes at this moment.
+const markTries = 16
+
+// mark applies the request to a process, and returns the process with its exact start time.
+func (t *Tracker) mark(p Process, request trackerRequest) (Process, error) {
 	t.scanMutex.Lock()
 	defer t.scanMutex.Unlock()
 	request.Pid, request.Start = uint32(p.PID), p.StartTime
+	done := request
+	result := unix.EBUSY
+	for try := 0; try < markTries && result == unix.EBUSY; try++ {
+		var err error
+		if done, err = t.runMark(request); err != nil {
+			return p, fmt.Errorf("marking process %d: %w", p.PID, err)
+		}
+		result = unix.Errno(-done.Result)
+	}
+	switch result {
+	case 0:
+		return Process{PID: p.PID, StartTime: done.Start}, nil
+	case unix.ESRCH:
+		return p, fmt.Errorf("process %d that started at %d ns: %w", p.PID, p.StartTime, ErrNoProcess)
+	case unix.E2BIG:
+		return p, fmt.Errorf("process %d: at most %d processes: %w", p.PID, t.options.MaxProcesses,
+			ErrFull)
+	default:
+		return p, fmt.Errorf("process %d: %w", p.PID, result)
+	}
+}
+
+// runMark runs the program mark once and returns the request with its result.
+func (t *Tracker) runMark(request trackerRequest) (trackerRequest, error) {
 	request.Result = -int32(unix.ESRCH)
 	requests := t.maps[trackerMapAsked]
 	if err := requests.Put(uint32(0), &request); err != nil {
-		return fmt.Errorf("marking process %d: %w", p.PID, err)
+		return request, err
 	}
 	if _, err := run(t.programs.iterator(trackerProgMark)); err != nil {
-		return fmt.Errorf("marking process %d: %w", p.PID, err)
+		return request, err
 	}
-	if err := requests.Lookup(uint32(0), &request); err != nil {
-		return fmt.Errorf("marking process %d: %w", p.PID, err)
-	}
-	switch errno := unix.Errno(-request.Result); errno {
-	case 0:
-		return nil
-	case unix.ESRCH:
-		return fmt.Errorf("process %d that started at %d ns: %w", p.PID, p.StartTime, ErrNoProcess)
-	case unix.E2BIG:
-		return fmt.Errorf("process %d: at most %d processes: %w", p.PID, t.options.MaxProcesses,
-			ErrFull)
-	default:
-		return fmt.Errorf("process %d: %w", p.PID, errno)
-	}
+	err := requests.Lookup(uint32(0), &request)
+	return request, err
 }

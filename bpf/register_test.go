@@ -127,15 +127,19 @@ func TestNoSuchProcess(t *testing.T) {
 		"a number below zero": {PID: -1, StartTime: self.StartTime},
 	}
 	for name, p := range tests {
-		if err := tracker.Watch(p); !errors.Is(err, ErrNoProcess) {
+		if _, err := tracker.Watch(p); !errors.Is(err, ErrNoProcess) {
 			t.Errorf("%s: %v, want %v", name, err, ErrNoProcess)
 		}
 		if err := tracker.Bind(p, 1); !errors.Is(err, ErrNoProcess) {
 			t.Errorf("%s: %v, want %v", name, err, ErrNoProcess)
 		}
 	}
-	if err := tracker.Watch(self); err != nil {
-		t.Errorf("this process: %v", err)
+	got, err := tracker.Watch(self)
+	if err != nil || got.StartTime%tick == 0 || got.Ticks() != self.Ticks() || got.PID != self.PID {
+		t.Errorf("this process: %+v, %v, want the exact start of %+v", got, err, self)
+	}
+	if again, err := tracker.Watch(got); err != nil || again != got {
+		t.Errorf("again: %+v, %v, want %+v", again, err, got)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestReusedNumber(t *testing.T) {
 	if p, _ := find(t, tracker, second); p.Process != forks[1].Process {
 		t.Errorf("%+v, want %+v", p, forks[1].Process)
 	}
-	if err := tracker.Watch(forks[0].Process); !errors.Is(err, ErrNoProcess) {
+	if _, err := tracker.Watch(forks[0].Process); !errors.Is(err, ErrNoProcess) {
 		t.Errorf("watching the first: %v, want %v", err, ErrNoProcess)
 	}
 	killAndReap(t, second)

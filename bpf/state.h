@@ -41,9 +41,35 @@ INLINE struct process *find(__u32 tgid, struct task_struct *leader)
 
 	if (!process || process->start == READ(leader, start_boottime))
 		return process;
-	if (forget(tgid))
+	if (forget(tgid, process->start, NULL))
 		count(COUNT_STALE);
 	return NULL;
+}
+
+/* Finds and locks the entry of a process. NULL: it has none, or another program has the lock. */
+INLINE struct process *begin_change(__u32 tgid, struct task_struct *leader)
+{
+	struct process *process = find(tgid, leader);
+
+	if (!process || !lock(tgid))
+		return NULL;
+	process = bpf_map_lookup_elem(&processes, &tgid);
+	if (process && process->start == READ(leader, start_boottime))
+		return process;
+	unlock(tgid); /* it ended before the lock */
+	return NULL;
+}
+
+/* Copies the entry of a process that cannot end meanwhile. Another program may change the entry. */
+INLINE void copy_entry(struct process *to, const struct process *from)
+{
+	int attempt;
+
+	for (attempt = 0; attempt < 8; attempt++) {
+		*to = *from;
+		if (!(to->revision & 1) && to->revision == *(volatile const __u32 *)&from->revision)
+			break;
+	}
 }
 
 /* The nearest registered cgroup from this one upwards, 0: none. */
@@ -84,6 +110,25 @@ static __noinline void set_file(struct process *process, struct file *file)
 	process->revision++;
 }
 
+/*
+ * Sets the executable at a scan. After the execution, a rename of the file changes
+ * nothing: the name at the execution counts. A cut name keeps its result.
+ */
+static __noinline void refresh_file(struct process *process, struct file *file)
+{
+	struct inode *inode = READ(file, f_inode);
+	struct super_block *super = READ(inode, i_sb);
+	file_name name;
+
+	if (process->inode != READ(inode, i_ino) || process->device != READ(super, s_dev)) {
+		set_file(process, file);
+		return;
+	}
+	__builtin_memcpy(name, process->name, sizeof(name));
+	if (!name[NAME_SIZE - 2])
+		process->emulator = !!bpf_map_lookup_elem(&emulators, name);
+}
+
 /* Sets all but executable and group. False if the process is invisible in the namespace. */
 static __noinline bool describe(struct process *process, struct task_struct *leader, struct task_struct *task)
 {
@@ -104,11 +149,20 @@ static __noinline int add(__u32 tgid, struct task_struct *leader, struct process
 {
 	int err = enter(tgid, process);
 
-	if (err == -EEXIST && !find(tgid, leader)) /* find removed an earlier process */
-		err = enter(tgid, process);
-	if (err && err != -EEXIST)
-		count(COUNT_LOST_PROCESSES);
+	if (err == -EEXIST) {
+		if (find(tgid, leader))
+			return err;
+		err = enter(tgid, process); /* find removed an earlier process */
+	}
 	return err;
+}
+
+/* Counts a process that could not be added. A scan can add it, unless it has no room. */
+INLINE void count_lost(int err)
+{
+	count(COUNT_LOST_PROCESSES);
+	if (err != -E2BIG)
+		count(COUNT_LOST_EVENTS);
 }
 
 /* Adds an entry and writes an event. An emulator without room gets an event, too. */
@@ -119,25 +173,31 @@ static __noinline int add_and_report(__u32 tgid, struct task_struct *leader, str
 	if (!process)
 		return 0;
 	err = add(tgid, leader, process);
+	if (err && err != -EEXIST)
+		count_lost(err);
 	if (!err || (err != -EEXIST && process->emulator))
 		write_event(kind, process, 0, process->emulator);
 	return err;
 }
 
 /*
- * Removes an entry after the last thread. Several threads may each be the last, and
- * a program that adds an entry checks again. The one whose removal succeeds writes
- * the event.
+ * Removes an entry after the last thread. Several threads may each be the last, and a
+ * program that adds or changes an entry checks again. The one whose removal succeeds
+ * writes the event.
  */
 static __noinline void end(__u32 tgid, struct task_struct *task)
 {
-	struct process *process = bpf_map_lookup_elem(&processes, &tgid);
 	struct process last;
 
-	if (!process || alive(task))
+	if (alive(task) || !bpf_map_lookup_elem(&processes, &tgid))
 		return;
-	last = *process;
-	if (last.start != READ(leader_of(task), start_boottime) || !forget(tgid))
-		return;
-	write_event(KIND_EXIT, &last, exit_status(task), last.emulator || last.watched);
+	if (forget(tgid, READ(leader_of(task), start_boottime), &last))
+		write_event(KIND_EXIT, &last, exit_status(task), last.emulator || last.watched);
+}
+
+/* Unlocks an entry. The process may have ended meanwhile: its own program found the lock taken. */
+INLINE void end_change(__u32 tgid, struct task_struct *task)
+{
+	unlock(tgid);
+	end(tgid, task);
 }

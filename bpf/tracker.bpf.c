@@ -25,7 +25,7 @@ static __noinline int born(__u64 child_address, __u64 parent_address)
 	if (tgid == parent_tgid)
 		return 0; /* a thread */
 	if (of)
-		new = *of;
+		copy_entry(&new, of); /* the parent runs this program */
 	new.watched = 0;
 	new.revision = 0;
 	if (!new.bound && !(new.group && READ(child, cgroups) == READ(parent, cgroups))) {
@@ -56,15 +56,18 @@ INLINE int on_fork(struct task_struct *parent, struct task_struct *child, bool t
 	return born((__u64)child, (__u64)parent);
 }
 
-/* Replaces the executable of a tracked process. */
+/* Replaces the executable of a tracked process and unlocks its entry. */
 INLINE int re_executed(__u32 tgid, struct process *process, struct file *file)
 {
 	bool was_emulator = process->emulator;
+	struct process now;
 
 	set_file(process, file);
-	write_event(KIND_EXEC, process, 0, was_emulator || process->emulator);
-	if (!process->group && !process->emulator && !process->watched)
-		forget(tgid);
+	now = *process;
+	unlock(tgid);
+	write_event(KIND_EXEC, &now, was_emulator, was_emulator || now.emulator);
+	if (!now.group && !now.emulator && !now.watched)
+		forget(tgid, now.start, NULL);
 	return 0;
 }
 
@@ -73,7 +76,7 @@ static __noinline int executed(__u64 file_address)
 	struct task_struct *task = current_task();
 	struct file *file = (void *)file_address;
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct process *process = find(tgid, task); /* exec has made this thread the leader */
+	struct process *process = begin_change(tgid, task); /* exec has made this thread the leader */
 	struct process new = {};
 
 	if (process)
@@ -151,7 +154,7 @@ INLINE int on_exit(void)
 	return 0;
 }
 
-/* A tracked process keeps its group when it leaves the cgroup. */
+/* A tracked process keeps its group when it leaves the cgroup. The caller holds the lock. */
 INLINE int moved(struct process *process, __u64 cgroup, __u64 group)
 {
 	if (!group || process->bound)
@@ -168,12 +171,15 @@ static __noinline int attached(__u64 cgroup_address, __u64 task_address, __u32 w
 	struct cgroup *to = (void *)cgroup_address;
 	struct task_struct *task = (void *)task_address, *leader = leader_of(task);
 	__u32 tgid = READ(task, tgid);
-	struct process *process = find(tgid, leader);
+	struct process *process = begin_change(tgid, leader);
 	__u64 group = group_above(cgroup_address);
 	struct process new = { .group = group };
 
-	if (process) /* the move of a single thread does not move its process */
-		return moved(process, whole || task == leader ? cgroup_id(to) : process->cgroup, group);
+	if (process) { /* the move of a single thread does not move its process */
+		moved(process, whole || task == leader ? cgroup_id(to) : process->cgroup, group);
+		end_change(tgid, task);
+		return 0;
+	}
 	if (!group || !describe(&new, leader, task))
 		return 0;
 	new.cgroup = cgroup_id(to);
@@ -208,13 +214,12 @@ HANDLER(handle_move, "cgroup_attach_task", ((void)typed, on_attach((void *)ctx[0
 /* Changes the map of processes for user space. */
 SEC("syscall") int edit(struct change *change)
 {
-	struct process process = change->process, *known;
+	struct process process = change->process;
 	__u32 tgid = change->tgid;
 
 	if (!change->forget)
 		return enter(tgid, &process);
-	known = bpf_map_lookup_elem(&processes, &tgid);
-	return known && known->start == process.start && forget(tgid) ? 0 : -ESRCH;
+	return forget(tgid, process.start, NULL) ? 0 : -ESRCH;
 }
 
 #include "iterators.h"

@@ -13,8 +13,8 @@ enum kind {
 };
 
 /*
- * An entry of the map of processes. The layout is pinned: it may grow at its end.
- * Any other change needs another schema (pins.go).
+ * An entry of the map of processes. The layout is pinned: a change needs another
+ * schema (pins.go).
  */
 struct process {
 	__u64 start; /* CLOCK_BOOTTIME in ns, of the thread group's leader */
@@ -35,7 +35,7 @@ struct process {
 struct event {
 	__u64 time; /* CLOCK_BOOTTIME in ns */
 	enum kind kind;
-	__u32 status; /* KIND_EXIT: as in wait(2) */
+	__u32 status; /* KIND_EXIT: as in wait(2). KIND_EXEC: 1 after the file of an emulator */
 	struct process process;
 };
 
@@ -54,7 +54,7 @@ struct settings {
 
 /* Input and result of the program mark. */
 struct request {
-	__u64 start; /* a multiple of TICK matches any time in that tick */
+	__u64 start; /* a multiple of TICK matches any time in that tick; the result is exact */
 	__u64 group; /* 0: no change */
 	__u32 pid;
 	__u32 watch;
@@ -91,11 +91,21 @@ struct tally {
 	__u32 shares[1 << SHARE_BITS];
 };
 
+/*
+ * Programs in a change or removal of an entry, by low bits of the process number. The
+ * one that makes it 1 holds the lock.
+ */
+#define LOCKS 4096
+
+struct locks {
+	__u32 holders[LOCKS];
+};
+
 #define TICK 10000000ULL /* ns: the unit of /proc/PID/stat */
 
 enum counter {
 	COUNT_LOST_EVENTS,    /* the ring was full */
-	COUNT_LOST_PROCESSES, /* the map of processes was full */
+	COUNT_LOST_PROCESSES, /* found no room when they started */
 	COUNT_STALE,          /* a reused number showed a missed exit */
 	COUNTERS,
 };
@@ -113,10 +123,11 @@ typedef __u8 file_name[NAME_SIZE];
 /* Small sizes; the Go side sets its own. */
 MAP(processes, BPF_MAP_TYPE_HASH, __u32, struct process, 1024); /* by global tgid */
 MAP(groups, BPF_MAP_TYPE_HASH, __u64, __u64, 1024);             /* by cgroup id */
-MAP(emulators, BPF_MAP_TYPE_HASH, file_name, __u8, 256);
+MAP(emulators, BPF_MAP_TYPE_HASH, file_name, __u8, 1024);
 MAP(config, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1);
 MAP(asked, BPF_MAP_TYPE_ARRAY, __u32, struct request, 1);
 MAP(tracked, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1);
+MAP(locked, BPF_MAP_TYPE_ARRAY, __u32, struct locks, 1);
 MAP(tally, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1);
 MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, enum counter, __u64, COUNTERS);
 

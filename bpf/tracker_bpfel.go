@@ -51,6 +51,11 @@ const (
 	trackerKindKIND_MOVE trackerKind = 4
 )
 
+type trackerLocks struct {
+	_       structs.HostLayout
+	Holders [4096]uint32
+}
+
 type trackerProcess struct {
 	_        structs.HostLayout
 	Start    uint64
@@ -108,6 +113,7 @@ const (
 	trackerMapEmulators      = "emulators"
 	trackerMapEvents         = "events"
 	trackerMapGroups         = "groups"
+	trackerMapLocked         = "locked"
 	trackerMapProcesses      = "processes"
 	trackerMapTally          = "tally"
 	trackerMapTracked        = "tracked"
@@ -193,6 +199,7 @@ type trackerMapSpecs struct {
 	Emulators *ebpf.MapSpec `ebpf:"emulators"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	Groups    *ebpf.MapSpec `ebpf:"groups"`
+	Locked    *ebpf.MapSpec `ebpf:"locked"`
 	Processes *ebpf.MapSpec `ebpf:"processes"`
 	Tally     *ebpf.MapSpec `ebpf:"tally"`
 	Tracked   *ebpf.MapSpec `ebpf:"tracked"`
@@ -230,6 +237,7 @@ type trackerMaps struct {
 	Emulators *ebpf.Map `ebpf:"emulators"`
 	Events    *ebpf.Map `ebpf:"events"`
 	Groups    *ebpf.Map `ebpf:"groups"`
+	Locked    *ebpf.Map `ebpf:"locked"`
 	Processes *ebpf.Map `ebpf:"processes"`
 	Tally     *ebpf.Map `ebpf:"tally"`
 	Tracked   *ebpf.Map `ebpf:"tracked"`
@@ -243,6 +251,7 @@ func (m *trackerMaps) Close() error {
 		m.Emulators,
 		m.Events,
 		m.Groups,
+		m.Locked,
 		m.Processes,
 		m.Tally,
 		m.Tracked,

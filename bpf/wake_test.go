@@ -21,7 +21,7 @@ func TestWakes(t *testing.T) {
 	if !ok {
 		t.Fatal("the owner is not tracked")
 	}
-	if err := tracker.Watch(p.Process); err != nil {
+	if _, err := tracker.Watch(p.Process); err != nil {
 		t.Fatal(err)
 	}
 	ring := waitOn(t, tracker)
@@ -52,7 +52,7 @@ func TestWatchedExitWakesReader(t *testing.T) {
 	tracker := open(t, Options{readInterval: time.Hour})
 	r := record(t, tracker)
 	c := shell(t, nil, "read line; exit 3")
-	if err := tracker.Watch(identify(t, c.pid())); err != nil {
+	if _, err := tracker.Watch(identify(t, c.pid())); err != nil {
 		t.Fatal(err)
 	}
 	c.writeLine("end")
