@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
@@ -47,9 +48,11 @@ func (m mapSet) writeSettings(o Options) error {
 	o.setShares(&settings)
 	names := map[[nameSize]byte]bool{}
 	lengths := uint64(0)
-	for _, name := range o.Emulators {
-		names[fileName(name)] = true
-		lengths |= 1 << len(name)
+	for _, emulator := range o.Emulators {
+		for _, name := range fileNames(emulator) {
+			names[fileName(name)] = true
+			lengths |= 1 << len(name)
+		}
 	}
 	settings.NameLengths |= lengths // keep the lengths of old names until their removal
 	if err := m.putSettings(settings); err != nil {
@@ -94,6 +97,14 @@ func (m mapSet) putEmulators(names map[[nameSize]byte]bool) error {
 		}
 	}
 	return nil
+}
+
+// fileNames returns the names of an emulator's file: its own, the names that Nix wrappers and
+// dpkg-divert give it, and the name of a file in memory. It leaves out names that are too long.
+func fileNames(emulator string) []string {
+	all := []string{emulator, "." + emulator + "-wrapped", emulator + ".distrib",
+		"memfd:" + emulator}
+	return slices.DeleteFunc(all, func(name string) bool { return len(name) >= nameSize })
 }
 
 func fileName(name string) [nameSize]byte {

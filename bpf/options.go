@@ -17,7 +17,8 @@ type Options struct {
 	// tracker ends with Close.
 	Dir string
 
-	// Emulators are base names of executables. Executing one makes a process an emulator. 1 to 63
+	// Emulators are base names of executables. Executing one makes a process an emulator, also as
+	// .NAME-wrapped, NAME.distrib and memfd:NAME, and under any later name of the file. 1 to 63
 	// bytes each, at most 256 names.
 	Emulators []string
 
