@@ -30,8 +30,11 @@ func decodeEvent(raw []byte) (Event, error) {
 		return Event{}, fmt.Errorf("record of unknown kind %d", e.Kind)
 	}
 	event := Event{Kind: kind, Time: e.Time}
-	if kind == Exit {
+	switch kind {
+	case Exit:
 		event.Exit = exitStatus(e.Status)
+	case Exec:
+		event.WasEmulator = e.Status != 0
 	}
 	event.Tracked, err = tracked(&e.Process)
 	return event, err

@@ -103,7 +103,9 @@ func TestEmulatorThatExecutesAnother(t *testing.T) {
 		t.Errorf("snapshot has %+v (%t), want an emulator", p, ok)
 	}
 	c.writeLine("exec")
-	r.waitFor(func(e Event) bool { return e.Kind == Exec && e.PID == c.pid() && !e.Emulator },
+	r.waitFor(func(e Event) bool {
+		return e.Kind == Exec && e.PID == c.pid() && !e.Emulator && e.WasEmulator
+	},
 		"the other program")
 	if p, ok := find(t, tracker, c.pid()); ok {
 		t.Errorf("snapshot has %+v, which is no emulator any more", p)

@@ -54,8 +54,8 @@ const (
 	Exit
 	// Move: a process entered a registered cgroup, or moved to another one.
 	Move
-	// Lost: since the last event, events were dropped or processes found no room. Only Kind is set.
-	// Call Resync.
+	// Lost: since the last event, the kernel dropped events or skipped handler calls. Only Kind is
+	// set. Call Resync.
 	Lost
 )
 
@@ -90,5 +90,6 @@ type Event struct {
 	Kind Kind
 	Time uint64 // of the change: CLOCK_BOOTTIME in ns
 	Tracked
-	Exit ExitStatus // of an Exit event
+	Exit        ExitStatus // of an Exit event
+	WasEmulator bool       // of an Exec event: an emulator until then
 }
