@@ -69,7 +69,7 @@ func (t *Tracker) readUntil(
 	}
 }
 
-// reportLost calls handle with a Lost event if events or processes were lost since its last call.
+// reportLost calls handle with a Lost event if events were lost since its last call.
 func (t *Tracker) reportLost(handle func(Event)) {
 	lost, err := t.countLosses()
 	if err != nil {
@@ -82,12 +82,13 @@ func (t *Tracker) reportLost(handle func(Event)) {
 	}
 }
 
-// countLosses returns the number of lost events and processes so far.
+// countLosses returns the number of lost events and skipped handler calls so far. Processes without
+// room do not count: a Resync cannot add them.
 func (t *Tracker) countLosses() (uint64, error) {
 	events, err := t.count(trackerCounterCOUNT_LOST_EVENTS)
 	if err != nil {
 		return 0, err
 	}
-	processes, err := t.lostProcesses()
-	return events + processes, err
+	skipped, err := t.skippedCalls()
+	return events + skipped, err
 }

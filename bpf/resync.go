@@ -12,8 +12,9 @@ import (
 
 // Changes is the result of Resync.
 type Changes struct {
-	Found []Tracked // were missing or had another group or file; incomplete with ErrFull
-	Gone  []Tracked // were in the map without a running process
+	Found  []Tracked      // were missing or had another group or file
+	Gone   []Tracked      // were in the map without a running process
+	NoRoom map[uint64]int // with ErrFull: number of processes that stay missing, by group
 }
 
 // maxPasses bounds the passes that search for children of processes found before.
@@ -26,7 +27,8 @@ const maxPasses = 16
 // Snapshot with your records to find missed changes.
 //
 // It walks all threads a few times, about a millisecond for each few thousand. With ErrFull it has
-// added the processes with room, and View.Complete stays unchanged.
+// added the processes with room, and View.Complete stays unchanged. Another Resync helps only after
+// processes of the groups in Changes.NoRoom have ended.
 func (t *Tracker) Resync() (Changes, error) {
 	t.scanMutex.Lock()
 	defer t.scanMutex.Unlock()
@@ -50,32 +52,26 @@ func (t *Tracker) resync() (c Changes, lost uint64, err error) {
 	if c.Gone, err = t.removeGone(before); err != nil { // first, because it makes room
 		return c, 0, err
 	}
-	full, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
-	if err != nil {
-		return c, 0, err
-	}
 	if lost, err = t.lostProcesses(); err != nil {
 		return c, 0, err
 	}
-	if c.Found, err = t.scan(); err != nil {
-		return c, lost, err
-	}
-	now, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
-	if err == nil && now != full {
-		err = fmt.Errorf("no room for %d processes, the map has %d entries: %w",
-			now-full, t.options.MaxProcesses, ErrFull)
+	c.Found, c.NoRoom, err = t.scan()
+	if err == nil && len(c.NoRoom) > 0 {
+		err = fmt.Errorf("no room for processes of %d groups, the map has %d entries: %w",
+			len(c.NoRoom), t.options.MaxProcesses, ErrFull)
 	}
 	return c, lost, err
 }
 
-// scan adds missing processes until a pass finds none. A process found by one pass may have had
-// untracked children during this pass.
-func (t *Tracker) scan() ([]Tracked, error) {
+// scan adds missing processes until a pass finds no new one. A process found by one pass may have
+// had untracked children during this pass. Each pass finds the processes without room again.
+func (t *Tracker) scan() (added []Tracked, noRoom map[uint64]int, err error) {
 	found := map[Process]trackerProcess{}
+	noRoom = map[uint64]int{}
+	var records []trackerProcess
 	for range maxPasses {
-		records, err := run(t.programs.iterator(trackerProgScan))
-		if err != nil {
-			return nil, err
+		if records, err = run(t.programs.iterator(trackerProgScan)); err != nil {
+			return nil, nil, err
 		}
 		fresh := false
 		for _, r := range records {
@@ -88,7 +84,12 @@ func (t *Tracker) scan() ([]Tracked, error) {
 			break
 		}
 	}
-	return trackedAll(slices.Collect(maps.Values(found)))
+	for _, r := range records {
+		noRoom[r.Group]++
+		delete(found, identity(&r))
+	}
+	added, err = trackedAll(slices.Collect(maps.Values(found)))
+	return added, noRoom, err
 }
 
 // removeGone removes the processes missing from two listings. Each of them was in the map before

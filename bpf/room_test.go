@@ -30,11 +30,20 @@ func TestGroupLimitedToItsShare(t *testing.T) {
 		if p, ok := find(t, tracker, vm.pid()); !ok || p.Group != quiet.id {
 			t.Errorf("snapshot has %+v (%t), want the emulator in group %d", p, ok, quiet.id)
 		}
-		r.waitFor(func(e Event) bool { return e.Kind == Lost }, "an event Lost")
-		if _, err := tracker.Resync(); !errors.Is(err, ErrFull) {
-			t.Errorf("Resync: %v, want %v", err, ErrFull)
+		lost := len(procs(t, noisy)) - 8
+		for range 2 {
+			changes, err := tracker.Resync()
+			if !errors.Is(err, ErrFull) || len(changes.Found) != 0 || len(changes.NoRoom) != 1 ||
+				changes.NoRoom[noisy.id] != lost {
+				t.Errorf("Resync: %+v, %v, want %v and no room for %d processes of group %d",
+					changes, err, ErrFull, lost, noisy.id)
+			}
 		}
 		wantComplete(t, &tracker.View, false)
+		r.wait(Exit, runMarker(t))
+		if lost := r.matching(func(e Event) bool { return e.Kind == Lost }); len(lost) > 0 {
+			t.Errorf("%d reports of losses, want none: a resync makes no room", len(lost))
+		}
 		crowd.kill()
 		eventually(t, func() bool { return len(procs(t, noisy)) == 0 }, "the crowd to end")
 		wantComplete(t, &tracker.View, false)
@@ -65,7 +74,7 @@ func TestLastQuarter(t *testing.T) {
 	if err := tracker.Bind(identify(t, ordinary.pid()), group.id); !errors.Is(err, ErrFull) {
 		t.Errorf("Bind: %v, want %v", err, ErrFull)
 	}
-	if err := tracker.Watch(identify(t, ordinary.pid())); err != nil {
+	if _, err := tracker.Watch(identify(t, ordinary.pid())); err != nil {
 		t.Errorf("Watch: %v, want room", err)
 	}
 	inside := start(t, &group, exec.Command(emulator(t), "600"))
@@ -132,9 +141,6 @@ func TestLossesOutliveTheTracker(t *testing.T) {
 			change(&o)
 			tracker = open(t, o)
 			wantComplete(t, &tracker.View, false)
-			r := record(t, tracker)
-			r.waitFor(func(e Event) bool { return e.Kind == Lost }, "an event Lost")
-			r.stop()
 			crowd.kill()
 			eventually(t, func() bool { return len(procs(t, group)) == 0 }, "the crowd to end")
 			resync(t, tracker)

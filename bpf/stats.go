@@ -14,7 +14,7 @@ type Stats struct {
 
 	// Counted since the maps were created.
 	LostEvents    uint64 // dropped because the ring was full
-	LostProcesses uint64 // found no room, counted at each attempt; Resync finds them
+	LostProcesses uint64 // found no room when they started or moved
 	Stale         uint64 // exit was missed, noticed at the reuse of the number
 	SkippedCalls  uint64 // handler calls skipped by the kernel; Resync finds the processes
 
@@ -58,11 +58,9 @@ func (v *View) readStats(s *Stats) error {
 			return err
 		}
 	}
-	lost, err := v.lostProcesses()
-	if err != nil {
+	if s.SkippedCalls, err = v.skippedCalls(); err != nil {
 		return err
 	}
-	s.SkippedCalls = lost - s.LostProcesses
 	s.Programs, err = v.programStats()
 	return err
 }
