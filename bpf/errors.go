@@ -21,6 +21,8 @@ var (
 	ErrNoProcess = errors.New("no such process")
 	// ErrFull: a map is full.
 	ErrFull = errors.New("full")
+	// ErrSchema: another version made the pins, with a layout unknown to this one. The pins stay.
+	ErrSchema = errors.New("unknown layout of pins")
 	// ErrClosed: the tracker was closed.
 	ErrClosed = fs.ErrClosed
 )

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -40,7 +39,7 @@ func (t *Tracker) startGeneration(spec *ebpf.CollectionSpec, current generation)
 	return removePins(t.path(current))
 }
 
-// migrate copies groups and processes from the maps of an older generation.
+// migrate copies groups and processes from the maps of an earlier generation.
 func (t *Tracker) migrate(from string) error {
 	old, err := pinnedMaps(from, trackerMapGroups, trackerMapProcesses)
 	if err != nil {
@@ -73,7 +72,7 @@ func (t *Tracker) copy(old mapSet) error {
 }
 
 // copyProcesses copies the entries missing here and reports whether there may be more. It skips an
-// entry without room. A value of an older layout may be shorter, of a newer one longer.
+// entry without room. The layout is that of [checkSchema].
 func (t *Tracker) copyProcesses(from *ebpf.Map) (again bool, err error) {
 	iterator := from.Iterate()
 	var (
@@ -81,8 +80,7 @@ func (t *Tracker) copyProcesses(from *ebpf.Map) (again bool, err error) {
 		value []byte
 	)
 	for iterator.Next(&key, &value) {
-		process, err := fromBytes[trackerProcess](
-			append(value, make([]byte, unsafe.Sizeof(trackerProcess{}))...))
+		process, err := fromBytes[trackerProcess](value)
 		if err != nil {
 			return false, err
 		}

@@ -11,13 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// schema is the version of layout and meaning of the maps. It stays the same when struct process
-// grows at its end or a map changes its size: Open copies the entries. Programs of another build
-// use the same maps.
+// schema is the version of layout and meaning of the maps of groups and processes. It stays the
+// same when another map or a number of entries changes: Open then copies groups and processes.
+// Programs of another build use the same maps. A change of struct process needs the next schema,
+// and a conversion from each older one in [Tracker.copyProcesses].
 const schema = 2
 
 // pins is a locked directory of pins. It holds generations of maps, and each generation holds its
@@ -130,6 +132,28 @@ func (p *pins) current() (generation, error) {
 	}
 	return newest, nil
 }
+
+// checkSchema returns [ErrSchema] for a generation whose groups and processes have another layout.
+func checkSchema(dir string, g generation) error {
+	path := filepath.Join(dir, g.name())
+	if g.schema != schema {
+		return fmt.Errorf("pins in %s: %w: schema %d, this version knows %d. %s", path, ErrSchema,
+			g.schema, schema, schemaRemedy)
+	}
+	m, err := pinnedMaps(path, trackerMapGroups, trackerMapProcesses)
+	if err != nil {
+		return err
+	}
+	group, process := m[trackerMapGroups].ValueSize(), m[trackerMapProcesses].ValueSize()
+	if want := uint32(unsafe.Sizeof(trackerProcess{})); group != 8 || process != want {
+		err = fmt.Errorf("pins in %s: %w: entries of %d and %d bytes, this version knows 8 and "+
+			"%d. %s", path, ErrSchema, group, process, want, schemaRemedy)
+	}
+	return errors.Join(err, m.close())
+}
+
+const schemaRemedy = "Run the version that made them, or remove the directory: processes outside " +
+	"of their launcher's cgroup then lose their launcher"
 
 func isReady(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, ready))

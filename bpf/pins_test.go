@@ -23,7 +23,7 @@ func TestRestart(t *testing.T) {
 	stays := shell(t, &group, "read line; sleep 600 </dev/null & echo $!; wait")
 	ends := shell(t, &group, "read line; exit 3")
 	p, _ := find(t, tracker, stays.pid())
-	if err := tracker.Watch(p.Process); err != nil {
+	if _, err := tracker.Watch(p.Process); err != nil {
 		t.Fatal(err)
 	}
 	if err := tracker.Close(); err != nil {
@@ -73,11 +73,9 @@ func TestReplacedPins(t *testing.T) {
 			generation: "v2-1"},
 		"more processes": {after: Options{MaxProcesses: 1 << 16}, generation: "v2-2",
 			lost: true},
-		"fewer groups":      {after: Options{MaxGroups: 2}, generation: "v2-2", lost: true},
-		"a larger ring":     {after: Options{RingBytes: 1 << 21}, generation: "v2-2", lost: true},
-		"an earlier schema": {between: rename("v2-1", "v1-1"), generation: "v2-2", lost: true},
-		"a later schema":    {between: rename("v2-1", "v7-4"), generation: "v2-5", lost: true},
-		"a map is missing":  {between: remove("v2-1/config"), generation: "v2-2", lost: true},
+		"fewer groups":     {after: Options{MaxGroups: 2}, generation: "v2-2", lost: true},
+		"a larger ring":    {after: Options{RingBytes: 1 << 21}, generation: "v2-2", lost: true},
+		"a map is missing": {between: remove("v2-1/config"), generation: "v2-2", lost: true},
 		"a link is missing": {
 			before: Options{build: "1"}, after: Options{build: "1"},
 			between: remove("v2-1/build-1/handle_exit"), generation: "v2-1",
@@ -125,7 +123,8 @@ func populate(t *testing.T, o Options) (cgroup, []Tracked) {
 	orphan := shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").readNumber()
 	move(t, newCgroup(t), "cgroup.procs", orphan)
 	bound := identify(t, shell(t, nil, "read line").pid())
-	if err := errors.Join(tracker.Bind(bound, group.id), tracker.Watch(bound)); err != nil {
+	_, err := tracker.Watch(bound)
+	if err := errors.Join(tracker.Bind(bound, group.id), err); err != nil {
 		t.Fatal(err)
 	}
 	self := filepath.Base(os.Args[0])
@@ -275,29 +274,45 @@ func TestOpenView(t *testing.T) {
 	}
 }
 
-// TestCopyOfOlderProcesses copies values shorter than today's.
-func TestCopyOfOlderProcesses(t *testing.T) {
-	tracker := open(t, Options{MaxProcesses: 100})
-	old, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 16,
-		MaxEntries: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = old.Close() }()
-	if err := old.Put(uint32(7), []byte("startstagroupgro")); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []bool{true, false} {
-		if again, err := tracker.copyProcesses(old); err != nil || again != want {
-			t.Errorf("copied: %t, %v, want %t", again, err, want)
-		}
-	}
-	var got trackerProcess
-	if err := tracker.maps[trackerMapProcesses].Lookup(uint32(7), &got); err != nil {
-		t.Fatal(err)
-	}
-	want := trackerProcess{Start: 0x6174737472617473, Group: 0x6f726770756f7267, Share: got.Share}
-	if got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+// TestUnknownSchema opens pins with another schema, and pins with entries of another size. Nobody
+// knows the meaning of their bytes, so they stay.
+func TestUnknownSchema(t *testing.T) {
+	for name, between := range map[string]func(*testing.T, string){
+		"v1-1": rename("v2-1", "v1-1"),
+		"v7-4": rename("v2-1", "v7-4"),
+		"v2-1": func(t *testing.T, dir string) {
+			t.Helper()
+			remove("v2-1/processes")(t, dir)
+			m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 256,
+				MaxEntries: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = m.Close() }()
+			if err := m.Pin(filepath.Join(dir, "v2-1/processes")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Dir: bpffs(t), Emulators: []string{emulatorName}}
+			populate(t, o)
+			between(t, o.Dir)
+			if tracker, err := Open(o); !errors.Is(err, ErrSchema) ||
+				!strings.Contains(err.Error(), filepath.Join(o.Dir, name)) {
+				t.Errorf("Open: %v, %v, want %v and the directory", tracker, err, ErrSchema)
+			}
+			if view, err := OpenView(o.Dir); !errors.Is(err, ErrSchema) {
+				t.Errorf("OpenView: %v, %v, want %v", view, err, ErrSchema)
+			}
+			if all, _, err := generations(o.Dir); err != nil || len(all) != 1 ||
+				all[0].name() != name {
+				t.Errorf("generations: %v, %v, want %s alone", all, err, name)
+			}
+			if err := Remove(o.Dir); err != nil {
+				t.Error(err)
+			}
+			closeTracker(t, open(t, o))
+		})
 	}
 }

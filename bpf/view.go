@@ -24,7 +24,8 @@ type View struct {
 }
 
 // OpenView opens the pins of a tracker for reading, whether or not a process has the tracker open.
-// It fails with ErrUnsupported if dir cannot hold pins, and with fs.ErrNotExist if dir holds none.
+// It fails with ErrUnsupported if dir cannot hold pins, with fs.ErrNotExist if dir holds none, and
+// with ErrSchema if the pins have an unknown layout.
 // While a tracker replaces its maps, it fails the same way for a moment or opens the old maps (see
 // View.Replaced). This process must be in the tracker's pid namespace.
 func OpenView(dir string) (*View, error) {
@@ -38,7 +39,11 @@ func OpenView(dir string) (*View, error) {
 	if len(complete) == 0 {
 		return nil, fmt.Errorf("no tracker is pinned in %s: %w", dir, fs.ErrNotExist)
 	}
-	return openView(filepath.Join(dir, complete[len(complete)-1].name()))
+	newest := complete[len(complete)-1]
+	if err := checkSchema(dir, newest); err != nil {
+		return nil, err
+	}
+	return openView(filepath.Join(dir, newest.name()))
 }
 
 func openView(generation string) (*View, error) {
@@ -117,22 +122,27 @@ func (v *View) Complete() (bool, error) {
 	return settings.Complete == lost+1, nil
 }
 
-// lostProcesses counts the losses of the map: processes without room, and handler calls skipped by
-// the kernel. The kernel skips a call when a handler interrupts itself on the same CPU, which is
-// possible with preemptible tracepoints (7.x).
+// lostProcesses counts the losses of the map: processes without room, and skipped handler calls.
 func (v *View) lostProcesses() (uint64, error) {
 	lost, err := v.count(trackerCounterCOUNT_LOST_PROCESSES)
 	if err != nil {
 		return 0, err
 	}
+	skipped, err := v.skippedCalls()
+	return lost + skipped, err
+}
+
+// skippedCalls counts the handler calls that the kernel skipped. It skips a call when a handler
+// interrupts itself on the same CPU, which is possible with preemptible tracepoints (7.x).
+func (v *View) skippedCalls() (skipped uint64, err error) {
 	for _, name := range handlers() {
 		stats, err := v.programs.programs[name].Stats()
 		if err != nil {
 			return 0, fmt.Errorf("counting skipped calls of %s: %w", name, err)
 		}
-		lost += stats.RecursionMisses
+		skipped += stats.RecursionMisses
 	}
-	return lost, nil
+	return skipped, nil
 }
 
 func trackedAll(records []trackerProcess) ([]Tracked, error) {
