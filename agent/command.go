@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/bpf"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
@@ -52,7 +53,7 @@ func prepareCommand(config *Config) *cobra.Command {
 			if err := poddir.Mount(config.Root); err != nil || bpffs == "" {
 				return err
 			}
-			return bpf.MountFS(bpffs)
+			return bpf.MountFS(agentapi.MountSource, bpffs)
 		},
 	}
 	cmd.Flags().StringVar(&bpffs, "bpffs", "",

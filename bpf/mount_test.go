@@ -11,7 +11,7 @@ import (
 
 func TestMountFS(t *testing.T) {
 	dir := t.TempDir()
-	err := MountFS(dir)
+	err := MountFS("mooring", dir)
 	if errors.Is(err, unix.EPERM) {
 		skipOrFail(t, "%v", err)
 	}
@@ -22,7 +22,7 @@ func TestMountFS(t *testing.T) {
 	if err := wantBPFFS(dir); err != nil {
 		t.Error(err)
 	}
-	if err := MountFS(dir); err != nil {
+	if err := MountFS("mooring", dir); err != nil {
 		t.Errorf("the second time: %v", err)
 	}
 	if err := unix.Unmount(dir, 0); err != nil {
@@ -34,7 +34,7 @@ func TestMountFS(t *testing.T) {
 }
 
 func TestMountFSWithoutDirectory(t *testing.T) {
-	if err := MountFS(filepath.Join(t.TempDir(), "bpf")); !errors.Is(err, fs.ErrNotExist) {
+	if err := MountFS("mooring", filepath.Join(t.TempDir(), "bpf")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/cli/nodeconfig"
 )
 
 // dialTimeout is the time for an agent to accept a connection.
@@ -46,6 +48,10 @@ type System interface {
 	// Unmount removes a mount, even one in use. Without a mount at path it returns [ErrNotMounted].
 	Unmount(path string) error
 
+	// MountSource returns the source of the uppermost mount at path. Without a mount at path it
+	// returns [ErrNotMounted].
+	MountSource(path string) (string, error)
+
 	// Systemctl runs systemctl.
 	Systemctl(ctx context.Context, args ...string) error
 }
@@ -58,10 +64,9 @@ func units() []string {
 	return []string{"mooring-agent.service", "mooring-fence.service", "run-mooring.mount"}
 }
 
-// keptFiles returns the files that stay for the node's owner to decide.
+// keptFiles returns the files that stay for the node's owner to decide, except containerd's.
 func keptFiles() []string {
-	return []string{"/etc/mooring", "/etc/containerd/conf.d/mooring.toml",
-		"/usr/local/bin/mooring-agent", "/usr/local/bin/mooring"}
+	return []string{"/etc/mooring", "/usr/local/bin/mooring-agent", "/usr/local/bin/mooring"}
 }
 
 // Run removes the node's Mooring state and prints the remaining files. If an agent runs without
@@ -75,12 +80,11 @@ func (n *Node) Run(ctx context.Context) error {
 	if !stopped && !n.Force && n.agentRuns(ctx) {
 		return &AgentRunsError{Socket: n.socket()}
 	}
-	errs := []error{n.removeTree(n.BPFDir), n.unmount()}
+	errs := []error{n.removeTree(n.BPFDir), n.unmountBPF(), n.unmount()}
 	for _, dir := range n.Hooks {
 		errs = append(errs, n.removeTree(dir))
 	}
-	n.reportKept()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.reportKept())...)
 }
 
 // AgentRunsError reports a running agent. It would create the removed state again.
@@ -146,6 +150,30 @@ func (n *Node) removeTree(path string) error {
 	return n.Report.do("remove "+path, func() error { return os.RemoveAll(n.at(path)) })
 }
 
+// unmountBPF removes the bpf file system of [bpf.MountFS], unless other programs use it. Most nodes
+// have one of systemd, which stays.
+func (n *Node) unmountBPF() error {
+	root := filepath.Dir(n.BPFDir)
+	source, err := n.System.MountSource(n.at(root))
+	if errors.Is(err, ErrNotMounted) || err == nil && source != agentapi.MountSource {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the mount at %s: %w", root, err)
+	}
+	others, err := os.ReadDir(n.at(root))
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(others, func(d os.DirEntry) bool {
+		return d.Name() != filepath.Base(n.BPFDir) // with DryRun it is there
+	}) {
+		n.Report.printf("left: %s, used by other programs", root)
+		return nil
+	}
+	return n.Report.do("unmount "+root, func() error { return n.System.Unmount(n.at(root)) })
+}
+
 // unmount removes the tmpfs. Launchers keep their mounts of it until they end.
 func (n *Node) unmount() error {
 	root := n.at(n.Root)
@@ -169,12 +197,18 @@ func (n *Node) unmount() error {
 	})
 }
 
-func (n *Node) reportKept() {
+// reportKept lists the remaining files. containerd's setting does not depend on an agent.
+func (n *Node) reportKept() error {
 	for _, path := range keptFiles() {
 		if exists(n.at(path)) {
 			n.Report.printf("left: %s", path)
 		}
 	}
+	settings, err := (&nodeconfig.Node{Root: n.Host}).Settings()
+	for _, path := range settings {
+		n.Report.printf("left: %s, which `mooring node configure --undo --restart` removes", path)
+	}
+	return err
 }
 
 func exists(path string) bool {

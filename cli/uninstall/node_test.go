@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
 // system is a fake that records its calls.
@@ -27,6 +29,8 @@ func (s *system) Unmount(string) error {
 	s.mounts--
 	return s.refused
 }
+
+func (s *system) MountSource(string) (string, error) { return "", ErrNotMounted }
 
 func (s *system) Systemctl(_ context.Context, args ...string) error {
 	s.calls = append(s.calls, strings.Join(args, " "))
@@ -106,6 +110,34 @@ func TestNodeWithUnits(t *testing.T) {
 	}
 	if exists(n.at(n.Root)) || (*printed)[len(*printed)-1] != "left: /etc/mooring" {
 		t.Errorf("%s is there: %t; printed %q", n.Root, exists(n.at(n.Root)), *printed)
+	}
+}
+
+// TestContainerdSettingsRemain lists the setting of each flavour. A template without it, and another
+// drop-in, are the owner's.
+func TestContainerdSettingsRemain(t *testing.T) {
+	const k3s, rke2 = "/var/lib/rancher/k3s/agent/etc/containerd", "/var/lib/rancher/rke2/agent/etc/containerd"
+	n, _, printed := newNode(t, "/etc/containerd/conf.d/mooring.toml",
+		"/etc/containerd/conf.d/other.toml", k3s+"/config-v3.toml.d/mooring.toml",
+		k3s+"/config.toml.tmpl", rke2+"/config.toml.d/", rke2+"/config.toml.tmpl.mooring-backup")
+	template := "x\n# Begin of Mooring's setting: `mooring node configure --undo` removes it.\n"
+	if err := os.WriteFile(n.at(rke2+"/config.toml.tmpl"), []byte(template), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, line := range *printed {
+		path, hint, _ := strings.Cut(line, ", which ")
+		if strings.Contains(hint, "mooring node configure --undo") {
+			left = append(left, strings.TrimPrefix(path, "left: "))
+		}
+	}
+	want := []string{k3s + "/config-v3.toml.d/mooring.toml", rke2 + "/config.toml.tmpl",
+		rke2 + "/config.toml.tmpl.mooring-backup", "/etc/containerd/conf.d/mooring.toml"}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -203,6 +235,39 @@ func TestUnmount(t *testing.T) {
 	defer f.Close()
 	if err := n.Run(t.Context()); err != nil || exists(at) {
 		t.Errorf("%v, printed %q; it is there: %t", err, *printed, exists(at))
+	}
+}
+
+// TestUnmountBPF unmounts only the bpf file system of Mooring, and only without pins of others.
+func TestUnmountBPF(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("missing: root, to mount")
+	}
+	for _, c := range []struct {
+		source, pin string
+		unmounted   bool
+	}{
+		{agentapi.MountSource, "mooring/v1", true},
+		{agentapi.MountSource, "another", false},
+		{"bpf", "mooring/v1", false},
+	} {
+		n, _, printed := newNode(t, "/sys/fs/bpf/")
+		n.System = Linux{}
+		at := n.at("/sys/fs/bpf")
+		if err := unix.Mount(c.source, at, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+		if err := os.MkdirAll(filepath.Join(at, c.pin), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Run(t.Context()); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+		source, err := n.System.MountSource(at)
+		if errors.Is(err, ErrNotMounted) != c.unmounted || !c.unmounted && source != c.source {
+			t.Errorf("%+v: source %q, %v, printed %q", c, source, err, *printed)
+		}
 	}
 }
 

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,6 +24,27 @@ func (Linux) Unmount(path string) error {
 		return ErrNotMounted
 	}
 	return err
+}
+
+// MountSource implements [System].
+func (Linux) MountSource(path string) (string, error) {
+	path, err := filepath.EvalSymlinks(path) // the kernel lists resolved paths
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", ErrNotMounted
+	}
+	if err != nil {
+		return "", err
+	}
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Mountpoint != path, false
+	})
+	if err != nil {
+		return "", err
+	}
+	if len(mounts) == 0 {
+		return "", ErrNotMounted
+	}
+	return mounts[len(mounts)-1].Source, nil
 }
 
 // Systemctl implements [System].

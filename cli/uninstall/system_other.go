@@ -13,5 +13,8 @@ type Linux struct{}
 // Unmount implements [System].
 func (Linux) Unmount(string) error { return errors.ErrUnsupported }
 
+// MountSource implements [System].
+func (Linux) MountSource(string) (string, error) { return "", errors.ErrUnsupported }
+
 // Systemctl implements [System].
 func (Linux) Systemctl(context.Context, ...string) error { return errors.ErrUnsupported }
