@@ -9,6 +9,10 @@ type Definition struct {
 	HardLimit *uint64 // <memtune><hard_limit>, nil when there is none
 	Locked    bool    // <memoryBacking><locked/>
 
+	// Type is the domain's type, such as kvm. libvirt's formula is QEMU's, so [Definition.Limit]
+	// refuses the types of other hypervisors. Empty when not given.
+	Type string
+
 	Arch string // of the guest; empty when not given
 	KVM  bool   // type='kvm'
 

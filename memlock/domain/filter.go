@@ -2,6 +2,7 @@ package domain
 
 import (
 	"encoding/xml"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -20,7 +21,17 @@ type filter struct {
 	in   *xml.Decoder
 	path []string
 	last string // path of the last passed element
+	seen map[string]bool
 }
+
+// singles are elements of which libvirt reads the first, and libvirtxml the last.
+var singles = []string{"domain/memory", "domain/maxMemory", "domain/memtune/hard_limit",
+	"domain/os/type", "domain/cpu", "domain/cpu/numa", "domain/devices/memory/target",
+	"domain/devices/memory/target/size", "domain/devices/memory/target/label",
+	"domain/devices/memory/target/label/size"}
+
+// memoryDevicePath is the path of a memory device, of which there may be several.
+const memoryDevicePath = "domain/devices/memory"
 
 // Token implements xml.TokenReader.
 func (f *filter) Token() (xml.Token, error) {
@@ -36,12 +47,37 @@ func (f *filter) Token() (xml.Token, error) {
 			}
 			f.path = append(f.path, t.Name.Local)
 			f.last = strings.Join(f.path, "/")
+			if f.repeats() {
+				f.path = f.path[:len(f.path)-1]
+				if err := f.in.Skip(); err != nil {
+					return nil, err
+				}
+				continue
+			}
 			return withDefaults(t), err
 		case xml.EndElement:
 			f.path = f.path[:len(f.path)-1]
 		}
 		return token, err
 	}
+}
+
+// repeats reports whether the element at f.last is a second one of its kind.
+func (f *filter) repeats() bool {
+	if f.last == memoryDevicePath {
+		maps.DeleteFunc(f.seen, func(path string, _ bool) bool {
+			return strings.HasPrefix(path, memoryDevicePath+"/")
+		})
+	}
+	if !slices.Contains(singles, f.last) {
+		return false
+	}
+	if f.seen == nil {
+		f.seen = map[string]bool{}
+	}
+	repeated := f.seen[f.last]
+	f.seen[f.last] = true
+	return repeated
 }
 
 func (f *filter) includes(name string) bool {

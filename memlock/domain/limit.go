@@ -20,9 +20,12 @@ import (
 // A device with iommufd (libvirt 12.2 and newer) counts like one with VFIO, which is never too
 // little. SEV, real time, USB and SCSI host devices and vhost-user do not count.
 //
-// The source is qemuDomainGetMemLockLimitBytes of libvirt, the same from 9.10 to 11.3. The error is
-// a limit beyond an int64.
+// The source is qemuDomainGetMemLockLimitBytes of libvirt, the same from 9.10 to 11.3. The errors
+// are a domain of another hypervisor, and a limit beyond an int64.
 func (def Definition) Limit() (memlock.Result, error) {
+	if err := checkType(def.Type); err != nil {
+		return memlock.Result{}, err
+	}
 	switch {
 	case def.HardLimit != nil:
 		return def.hardLimit(), nil
@@ -43,6 +46,23 @@ func (def Definition) Limit() (memlock.Result, error) {
 		return memlock.Result{}, err
 	}
 	return limited("devices pin the VM's memory ("+devices.String()+")", terms...)
+}
+
+// Full returns the definition of the domain with all the memory that can be plugged in:
+// <maxMemory>.
+func (def Definition) Full() Definition {
+	def.Memory = max(def.Memory, def.MaxMemory)
+	return def
+}
+
+// checkType returns an error for a domain that QEMU does not run.
+func checkType(name string) error {
+	switch name {
+	case "", "kvm", "qemu", "hvf", "nvmm":
+		return nil
+	}
+	return fmt.Errorf("domain type: %s: want kvm, qemu, hvf or nvmm: only libvirt's QEMU driver "+
+		"limits locked memory", api.Quote(name))
 }
 
 func (def Definition) hardLimit() memlock.Result {

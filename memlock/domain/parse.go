@@ -22,6 +22,7 @@ func Parse(text []byte) (Definition, error) {
 	}
 	def := Definition{
 		Arch:   arch(d),
+		Type:   d.Type,
 		KVM:    d.Type == "kvm",
 		Locked: d.MemoryBacking != nil && d.MemoryBacking.MemoryLocked != nil,
 	}
