@@ -118,11 +118,27 @@ func (o memlockOptions) ofDomain(in io.Reader) (memlock.Result, error) {
 		return memlock.Result{}, fmt.Errorf("%s: %w", o.domain, err)
 	}
 	def.NVLink2 = o.nvlink2
-	result, err := def.Limit()
+	result, err := largestLimit(def)
 	if err != nil {
 		return memlock.Result{}, fmt.Errorf("%s: %w", o.domain, err)
 	}
 	return result, nil
+}
+
+// largestLimit returns libvirt's limit for the domain at its <maxMemory>. A launcher needs it from
+// its start, because its limit does not grow with the VM.
+func largestLimit(def domain.Definition) (memlock.Result, error) {
+	now, err := def.Limit()
+	if err != nil {
+		return memlock.Result{}, err
+	}
+	full, err := def.Full().Limit()
+	if err != nil || now.Covers(full) {
+		return now, err
+	}
+	full.Reason += "; this is for the full <maxMemory>, and the domain needs " + limitText(now) +
+		" now"
+	return full, nil
 }
 
 func (o memlockOptions) ofVMI(in io.Reader) (memlock.Result, error) {

@@ -17,6 +17,9 @@ const (
 		</devices></domain>`
 	lockedXML = `<domain type='kvm'><memory ` +
 		`unit='GiB'>1</memory><memoryBacking><locked/></memoryBacking></domain>`
+	growingXML = `<domain type='kvm'><memory unit='GiB'>4</memory>` +
+		`<maxMemory slots='16' unit='GiB'>64</maxMemory><devices><interface type='vdpa'>` +
+		`<source dev='/dev/vhost-vdpa-0'/></interface></devices></domain>`
 	plainXML = `<domain type='kvm'><memory unit='GiB'>1</memory></domain>`
 
 	plainVMI = `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: a}, ` +
@@ -62,18 +65,20 @@ func TestMemlockJSON(t *testing.T) {
 			number(3 << 30), false},
 		"locked": {[]string{"--domain", writeInput(t, "d.xml", lockedXML)},
 			number(9007199254740991), true},
+		"room for more": {[]string{"--domain", writeInput(t, "d.xml", growingXML)},
+			number(65 << 30), false},
 		"no device": {[]string{"--domain", writeInput(t, "d.xml", plainXML)}, nil, false},
 		"plain VMI": {[]string{"--vmi", writeInput(t, "v.yaml", plainVMI), "--kubevirt-version",
 			"v1.7.0"}, nil, false},
 		"GPU": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version",
-			"v1.7.0"}, number(270<<20 + 1<<30 + 4<<30), false},
+			"v1.7.0"}, number(270<<20 + 1<<30 + 4<<30 + 704), false},
 		"libvirt's": {[]string{"--vmi", writeInput(t, "v.yaml", plainVMI), "--kubevirt-version",
 			"1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(3 << 30), false},
 		"the VMI's": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version",
-			"1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(270<<20 + 1<<30 + 4<<30),
+			"1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(270<<20 + 1<<30 + 4<<30 + 704),
 			false},
 		"with ratio": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version",
-			"1.7", "--ratio", "2"}, number(2*(270<<20+1<<30) + 656 + 4<<30), false},
+			"1.7", "--ratio", "2"}, number(2*(270<<20+1<<30) + 656 + 4<<30 + 704), false},
 	} {
 		got := runMemlock(t, append(c.args, "-o", "json")...)
 		var out memlockJSON
@@ -104,6 +109,10 @@ func TestMemlockText(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		golden(t, name, got.out)
+	}
+	growing := runMemlock(t, "--domain", writeInput(t, "d.xml", growingXML))
+	if !strings.Contains(growing.out, "full <maxMemory>, and the domain needs 5Gi (5368709120 bytes) now") {
+		t.Errorf("no word about the domain's growth: %+v", growing)
 	}
 	got := runMemlock(t, "--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version", "1.7",
 		"--ratio", "1.5")

@@ -59,7 +59,8 @@ func ExampleLimit() {
 	//    33554432 graphics
 	//  1073741824 VFIO devices
 	//  8589934592 guest memory (memory.guest)
-	//  9986637824 because the VM has gpus (1)
+	//         408 rounding up to 1000 bytes
+	//  9986638232 because the VM has gpus (1)
 }
 
 // The same VM by release, and with additionalGuestMemoryOverheadRatio.

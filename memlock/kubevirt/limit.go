@@ -9,28 +9,16 @@ import (
 
 // Limit computes the memory lock of a VM's launcher.
 //
-// It is required for a VM with passed-through devices (hostDevices, gpus, interfaces with sriov),
-// with SEV or SEV-SNP, with realtime, or with a request in memory.reservedOverhead.memLock. It is
-// then
-//
-//	overhead + the guest's memory
-//
-// to the byte, with the overhead of [Overhead] and the guest's largest memory
-// ([Memory.LargestGuest]). KubeVirt's own lock (virt-handler's AdjustResources) has the same terms
-// up to 1.9. It rounds the memory up to 1000 bytes, and uses requests.memory if that is more than
-// the guest's memory. On main it is infinite. The reason names these differences.
+// It is virt-handler's own limit ([Own]). It is required for a VM with passed-through devices (hostDevices, gpus, interfaces with sriov),
+// with SEV or SEV-SNP, with realtime, or with a request in memory.reservedOverhead.memLock. On main
+// KubeVirt sets an infinite limit, and Limit uses the formula of 1.9.
 //
 // With a virtual IOMMU and several devices libvirt needs the guest's memory once for each device.
-// KubeVirt since 1.8.3 and 1.9 assumes an IOMMU and adds that. Limit does not, because only the
-// domain XML shows an IOMMU, but its reason says so.
+// KubeVirt before 1.8.3 does not add that, and the reason says so.
 //
 // The errors are Overhead's, and a VM without memory, with the names of the fields.
 func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
-	terms, _, err := Overhead(vm, version, ratio)
-	if err != nil {
-		return memlock.Result{}, err
-	}
-	guest, field, err := vm.Memory.LargestGuest()
+	terms, err := Own(vm, version, ratio)
 	if err != nil {
 		return memlock.Result{}, err
 	}
@@ -40,9 +28,51 @@ func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 			"no launchSecurity.sev or .snp, no cpu.realtime, and no " +
 			"memory.reservedOverhead.memLock that is Required"}, nil
 	}
-	terms = append(terms, memlock.Term{Name: fmt.Sprintf("guest memory (%s)", field), Bytes: guest})
 	return memlock.Limited(vm.requiredReason(version, conditions), terms...)
 }
+
+// Own returns the terms of virt-handler's limit (AdjustResources), also for a VM without a reason
+// for one:
+//
+//	overhead + memory             up to KubeVirt 1.8.2
+//	overhead + devices × memory   newer, with several VFIO devices
+//
+// memory is the larger of the guest's maximum and requests.memory, rounded up to 1000 bytes. Older
+// versions use only one of the two for some processes, so Own is never less than their limit. The
+// errors are those of [Limit].
+func Own(vm VM, version Version, ratio Ratio) ([]memlock.Term, error) {
+	terms, _, err := Overhead(vm, version, ratio)
+	if err != nil {
+		return nil, err
+	}
+	bytes, field, err := vm.Memory.LargestGuest()
+	if err != nil {
+		return nil, err
+	}
+	if m := vm.Memory; m.Request > bytes {
+		bytes, field = m.Request, "resources.requests.memory"
+	}
+	n := int64(1)
+	if version.Compare(perDevice) >= 0 {
+		n = max(n, int64(vm.devices()))
+	}
+	guest := memlock.Term{Name: fmt.Sprintf("guest memory (%s)", field), Bytes: bytes}
+	rounding := memlock.Term{Name: "rounding up to 1000 bytes", Bytes: (1000 - bytes%1000) % 1000}
+	for _, t := range []memlock.Term{guest, rounding} {
+		all, err := t.Times(n)
+		if err != nil {
+			return nil, err
+		}
+		if all.Bytes > 0 {
+			terms = append(terms, all)
+		}
+	}
+	return terms, nil
+}
+
+// perDevice is the first version that counts the guest's memory once for each VFIO device, like
+// libvirt with a virtual IOMMU.
+var perDevice = v(1, 8, 3)
 
 // liveUpdate is the first version with LiveUpdate as the default.
 var liveUpdate = v(1, 6, 0)
@@ -68,12 +98,12 @@ func (vm VM) conditions() []string {
 // requiredReason returns the reason of a required lock.
 func (vm VM) requiredReason(version Version, conditions []string) string {
 	text := "the VM has " + strings.Join(conditions, ", ")
-	if vm.devices() > 1 {
+	if vm.devices() > 1 && version.Compare(perDevice) < 0 {
 		text += "; with a virtual IOMMU libvirt needs more for several devices, see the limit of " +
 			"the domain XML"
 	}
 	if m := vm.Memory; m.Request > max(m.Guest, m.MaxGuest) && m.Guest > 0 {
-		text += "; KubeVirt's own lock starts from requests.memory, which is more than the guest's"
+		text += "; KubeVirt starts from requests.memory, which is more than the guest's"
 	}
 	if vm.Template && vm.Memory.MaxGuest == 0 && version.Compare(liveUpdate) >= 0 {
 		text += "; with the LiveUpdate roll-out strategy, which is the default, " +

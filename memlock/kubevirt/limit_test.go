@@ -21,8 +21,8 @@ func TestLimitConditions(t *testing.T) {
 		"the VM has cpu.realtime":                    {CPU: CPU{Realtime: true}},
 		"the VM has memory.reservedOverhead.memLock": {Memory: Memory{LockRequired: true}},
 		"the VM has gpus (1), launchSecurity.sev":    {GPUs: 1, SEV: true},
-		"the VM has hostDevices (1), gpus (2), interfaces with sriov (1); " +
-			"with a virtual IOMMU libvirt needs more for several devices, see the limit of the domain XML": {HostDevices: 1, GPUs: 2, SRIOV: 1},
+		"the VM has hostDevices (1), gpus (2), interfaces with sriov (1)": {HostDevices: 1, GPUs: 2,
+			SRIOV: 1},
 	} {
 		vm.Memory.Guest = 4*gi + 1
 		version := mustVersion(t, "1.9")
@@ -30,9 +30,14 @@ func TestLimitConditions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := memlock.Result{Required: true, Bytes: total + 4*gi + 1, Reason: reason,
-			Terms: append(overhead, memlock.Term{Name: "guest memory (memory.guest)",
-				Bytes: 4*gi + 1})}
+		n, name, rounding := int64(1), "", ""
+		if vm.devices() > 1 {
+			n, name, rounding = 4, "4 x ", "4 x "
+		}
+		want := memlock.Result{Required: true, Bytes: total + n*(4*gi+704), Reason: reason,
+			Terms: append(overhead,
+				memlock.Term{Name: name + "guest memory (memory.guest)", Bytes: n * (4*gi + 1)},
+				memlock.Term{Name: rounding + "rounding up to 1000 bytes", Bytes: n * 703})}
 		got, err := Limit(vm, version, mustRatio(t, "1.5"))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%+v: %v (-want +got)\n%s", vm, err, diff)
@@ -116,6 +121,23 @@ func TestLimitErrors(t *testing.T) {
 	}
 }
 
+// KubeVirt counts the memory of a guest with several devices once for each since 1.8.3.
+func TestLimitOfSeveralDevices(t *testing.T) {
+	for version, want := range map[string]int64{
+		"1.8.2": 70_099_403_016, "1.8.3": 138_818_880_016, "1.8.4": 138_818_880_016,
+		"1.9": 138_818_880_016, "main": 138_839_851_536, // with 20 MiB more for QEMU
+	} {
+		got, err := Limit(VM{GPUs: 2, Memory: Memory{Guest: 64 * gi}, CPU: CPU{Cores: 4}},
+			mustVersion(t, version), Ratio{})
+		if err != nil || got.Bytes != want {
+			t.Errorf("%s: %d, %v, want %d", version, got.Bytes, err, want)
+		}
+		if told := strings.Contains(got.Reason, "virtual IOMMU"); told != (version == "1.8.2") {
+			t.Errorf("%s: %s", version, got.Reason)
+		}
+	}
+}
+
 // The reason names differences from KubeVirt's own lock.
 func TestReasonNamesDifferencesFromKubeVirt(t *testing.T) {
 	gpu := VM{GPUs: 1, Memory: Memory{Guest: 2 * gi}}
@@ -133,7 +155,7 @@ func TestReasonNamesDifferencesFromKubeVirt(t *testing.T) {
 			"the default, KubeVirt enters a maxGuest of 4 x guest: " +
 			"set maxGuest, or give the VirtualMachineInstance from the cluster"},
 		{grown, "1.9", "the VM has gpus (1)"},
-		{requested, "1.7", "the VM has gpus (1); KubeVirt's own lock starts from " +
+		{requested, "1.7", "the VM has gpus (1); KubeVirt starts from " +
 			"requests.memory, which is more than the guest's"},
 		{gpu, "main", "the VM has gpus (1); KubeVirt itself sets no limit any more"},
 	} {

@@ -144,15 +144,22 @@ func (vm VM) Check() error {
 		return fmt.Errorf("domain.memory.guest: %q: want at most memory.maxGuest, which is %s",
 			api.Bytes(m.Guest), api.Bytes(m.MaxGuest))
 	}
-	return checkArchitecture(vm.Architecture)
-}
-
-func checkArchitecture(name string) error {
-	switch name {
-	case "", "amd64", arm64, "s390x", "ppc64le":
+	if vm.Architecture == "" {
 		return nil
 	}
-	return fmt.Errorf("architecture: %q: want amd64, arm64, s390x or ppc64le", name)
+	if err := CheckArchitecture(vm.Architecture); err != nil {
+		return fmt.Errorf("architecture: %w", err)
+	}
+	return nil
+}
+
+// CheckArchitecture returns an error unless KubeVirt knows the architecture.
+func CheckArchitecture(name string) error {
+	switch name {
+	case "amd64", arm64, "s390x", "ppc64le":
+		return nil
+	}
+	return fmt.Errorf("%q: want amd64, arm64, s390x or ppc64le", name)
 }
 
 // thousands returns n / 1000, rounded up, for n from 0 on.

@@ -36,11 +36,15 @@ func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error)
 	if l.guest, _, err = vm.Memory.LargestGuest(); err != nil {
 		return lock{}, false, err
 	}
-	l.guest = max(l.guest, int64(request.Size.Memory))
+	l.guest = max(l.guest, int64(request.Size.Memory), m.preparedMemory(request))
 	if request.GuestMemory != nil {
 		l.guest = max(l.guest, *request.GuestMemory)
 	}
-	want, err := m.kubevirtLock(vm, own.Required)
+	terms, err := kubevirt.Own(vm, m.Cluster.Version, m.Cluster.Ratio)
+	if err != nil {
+		return lock{}, false, err
+	}
+	want, err := memlock.Total(terms)
 	if err != nil {
 		return lock{}, false, err
 	}
@@ -65,45 +69,6 @@ func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error)
 func devices(vm kubevirt.VM, annotated api.Devices) api.Devices {
 	annotated.VFIO = max(annotated.VFIO, min(vm.HostDevices+vm.GPUs+vm.SRIOV, api.MaxDevices))
 	return annotated
-}
-
-// perDevice is the first version in which KubeVirt counts the guest's memory once for each VFIO
-// device, like libvirt with a virtual IOMMU.
-const perDevice = "1.8.3"
-
-// kubevirtLock returns virt-handler's own limit (AdjustResources):
-//
-//	overhead + memory             up to KubeVirt 1.8.2
-//	overhead + devices × memory   newer, with several VFIO devices
-//
-// memory is the larger of the guest's maximum and requests.memory, rounded up to 1000 bytes.
-// KubeVirt's main branch sets no limit; this function then uses the formula of 1.9.
-func (m *mutation) kubevirtLock(vm kubevirt.VM, its bool) (int64, error) {
-	_, overhead, err := kubevirt.Overhead(vm, m.Cluster.Version, m.Cluster.Ratio)
-	if err != nil {
-		return 0, err
-	}
-	memory, _, err := vm.Memory.LargestGuest()
-	if err != nil {
-		return 0, err
-	}
-	if memory, err = sum(max(memory, vm.Memory.Request), 999); err != nil {
-		return 0, err
-	}
-	memory -= memory % 1000
-	since, err := kubevirt.ParseVersion(perDevice)
-	if err != nil {
-		return 0, err
-	}
-	n := int64(vm.HostDevices + vm.GPUs + vm.SRIOV)
-	if !its || n < 1 || m.Cluster.Version.Compare(since) < 0 {
-		n = 1
-	}
-	all, err := memlock.Term{Name: "guest memory", Bytes: memory}.Times(n)
-	if err != nil {
-		return 0, err
-	}
-	return sum(all.Bytes, overhead)
 }
 
 // extraLock returns the lockable memory beyond the VM's own memory and beyond the overhead.

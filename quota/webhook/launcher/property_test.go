@@ -200,12 +200,16 @@ func largest(t *rapid.T, vm kubevirt.VM) int64 {
 	return bytes
 }
 
-// atLeast is [kubevirt.Limit] in virt-handler's form: memory rounded up, counted per device in new
-// versions, plus the demand beyond it.
+// atLeast is virt-handler's limit, computed apart from [kubevirt.Own]: memory rounded up, counted
+// per device in new versions, plus the demand beyond it.
 func atLeast(t *rapid.T, in Input, vm kubevirt.VM, limit memlock.Result) memlock.Result {
 	n := int64(vm.HostDevices + vm.GPUs + vm.SRIOV)
 	memory := (max(largest(t, vm), vm.Memory.Request) + 999) / 1000 * 1000
-	limit.Bytes += memory - largest(t, vm) + in.Reserved.Value
+	_, overhead, err := kubevirt.Overhead(vm, in.Cluster.Version, in.Cluster.Ratio)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit.Bytes = overhead + memory + in.Reserved.Value
 	if n > 1 && in.Cluster.Version.Compare(cluster("1.8.3").Version) >= 0 {
 		limit.Bytes += (n - 1) * memory
 	}
