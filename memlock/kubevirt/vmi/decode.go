@@ -75,11 +75,22 @@ func decodeStrict(part []byte, into any, path string) error {
 	for _, err := range strict {
 		if field, ok := errors.AsType[json.FieldError](err); ok {
 			err = fmt.Errorf("%s%s: unknown field: not in the API of KubeVirt %s",
-				path, field.FieldPath(), apiVersion)
+				path, field.FieldPath(), apiVersion+hint(field.FieldPath()))
 		}
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
+}
+
+// hint returns KubeVirt's word for a word of VEP 144.
+func hint(field string) string {
+	switch {
+	case strings.HasSuffix(field, "reservedOverhead.requiresLock"):
+		return "; KubeVirt's word for VEP 144's requiresLock is memLock: Required"
+	case strings.HasSuffix(field, "reservedOverhead.value"):
+		return "; KubeVirt's word for VEP 144's value is addedOverhead"
+	}
+	return ""
 }
 
 // describeType returns the name of a type for people.

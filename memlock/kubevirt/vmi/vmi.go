@@ -84,6 +84,10 @@ func hasDownwardMetrics(volumes []v1.Volume) bool {
 	return false
 }
 
+// leastFraction is the least amount of memory with a fraction of a byte, in bytes. Less is a
+// mistake, such as 100m for 100M. Fractions of large amounts are usual: 0.3Gi is one.
+const leastFraction = 1000
+
 // amounts reads quantities and collects their faults.
 type amounts struct {
 	path   string
@@ -97,8 +101,8 @@ func (a *amounts) memory(m *kubevirt.Memory, domain *v1.DomainSpec) {
 	if memory == nil {
 		return
 	}
-	a.read(&m.Guest, "memory.guest", memory.Guest, 0)
-	a.read(&m.MaxGuest, "memory.maxGuest", memory.MaxGuest, 0)
+	a.readMemory(&m.Guest, "memory.guest", memory.Guest)
+	a.readMemory(&m.MaxGuest, "memory.maxGuest", memory.MaxGuest)
 	if memory.Hugepages != nil {
 		size, err := resource.ParseQuantity(memory.Hugepages.PageSize)
 		if err != nil {
@@ -133,13 +137,24 @@ func (a *amounts) cpu(c *kubevirt.CPU, domain *v1.DomainSpec) {
 func (a *amounts) readResource(
 	to *int64, list string, of corev1.ResourceList, name corev1.ResourceName,
 ) {
-	scale := resource.Scale(0)
-	if name == corev1.ResourceCPU {
-		scale = resource.Milli
+	q, ok := of[name]
+	field := fmt.Sprintf("resources.%s.%s", list, name)
+	switch {
+	case !ok:
+	case name == corev1.ResourceCPU:
+		a.read(to, field, &q, resource.Milli)
+	default:
+		a.readMemory(to, field, &q)
 	}
-	if q, ok := of[name]; ok {
-		a.read(to, fmt.Sprintf("resources.%s.%s", list, name), &q, scale)
+}
+
+// readMemory reads an amount of memory. It refuses a fraction of a byte below [leastFraction].
+func (a *amounts) readMemory(to *int64, field string, q *resource.Quantity) {
+	if q != nil && q.Sign() > 0 && q.CmpInt64(leastFraction) < 0 && q.CmpInt64(q.Value()) != 0 {
+		a.fail(field, q.String(), "whole bytes: the unit m is a thousandth of a byte")
+		return
 	}
+	a.read(to, field, q, 0)
 }
 
 // read reads an optional amount. ParseQuantity caps at MaxInt64, so this value may mean "more".
