@@ -94,5 +94,5 @@ func (s *usageSampler) fill(launchers []agentapi.Launcher) {
 }
 
 func processOf(vm agentapi.VM) host.Process {
-	return host.Process{PID: vm.PID, StartTime: vm.StartTime}
+	return host.ProcessAt(vm.PID, vm.StartTime)
 }

@@ -12,7 +12,7 @@ import (
 
 func TestUsageSampler(t *testing.T) {
 	used := map[host.Process]host.Usage{
-		{PID: 1, StartTime: 7}: {Resident: 4 << 30, Locked: 3 << 30, Pinned: 1 << 20,
+		host.ProcessAt(1, 7): {Resident: 4 << 30, Locked: 3 << 30, Pinned: 1 << 20,
 			CPU: time.Minute},
 	}
 	s := &usageSampler{logger: discard, read: func(p host.Process) (host.Usage, error) {
@@ -38,9 +38,9 @@ func TestUsageSampler(t *testing.T) {
 		t.Errorf("first sample (-want +got):\n%s", diff)
 	}
 
-	u := used[host.Process{PID: 1, StartTime: 7}]
+	u := used[host.ProcessAt(1, 7)]
 	u.CPU += 15 * time.Second
-	used[host.Process{PID: 1, StartTime: 7}] = u
+	used[host.ProcessAt(1, 7)] = u
 	if got := sampled(10 * time.Second)[0].Usage; got.CPU == nil || *got.CPU != 1500 {
 		t.Errorf("15 s of CPU in 10 s: %+v, want 1500 thousandths", got)
 	}

@@ -70,7 +70,7 @@ func startStackOf(t *testing.T, limit int64, vcpus int, memory uint64) *resizeSt
 			Pod:       agentapi.PodRef{Namespace: "vms", Name: "vm-1", UID: "a"},
 			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-a", PID: 100},
 			State:     agentapi.StateRunning,
-			VMs: []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime,
+			VMs: []agentapi.VM{{PID: vm.PID, StartTime: vm.Ticks(),
 				State: agentapi.VMRunning}},
 		},
 		Limits: registry.ContainerLimits{Memory: limit, CPU: 8000},

@@ -25,7 +25,7 @@ func (n *node) launchVM(t *testing.T, pod *nri.PodSandbox, pid int) (*nri.Contai
 	must(t, n.PostStartContainer(context.Background(), pod, ctr))
 	vm := n.kernel.Start(pid+1, cgroupOf(ctr), host.Rlimit{Soft: gi, Hard: gi})
 	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) {
-		l.VMs = []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}}
+		l.VMs = []agentapi.VM{{PID: vm.PID, StartTime: vm.Ticks(), State: agentapi.VMRunning}}
 	})
 	return ctr, vm
 }

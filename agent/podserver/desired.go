@@ -19,7 +19,7 @@ type Record struct {
 // may have.
 type Requirement struct {
 	PID       int    `json:"pid"`
-	StartTime uint64 `json:"startTime"`
+	StartTime uint64 `json:"startTime"` // in clock ticks after boot
 	Bytes     uint64 `json:"bytes"`
 }
 

@@ -103,7 +103,7 @@ func (p *pod) RequireMemory(request podapi.MemoryRequirement) error {
 	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
 		now.SetMemoryRequirement(vm, uint64(*request.Bytes))
 	})
-	if err := p.storeRequirement(Requirement{PID: vm.PID, StartTime: vm.StartTime,
+	if err := p.storeRequirement(Requirement{PID: vm.PID, StartTime: vm.Ticks(),
 		Bytes: uint64(*request.Bytes)}); err != nil {
 		p.node.Logger.Warn("storing the memory requirement of a VM failed; a restarted agent "+
 			"will not know it", "uid", p.uid, "pid", vm.PID, "error", err)

@@ -159,7 +159,7 @@ func (r *rig) showVMs(uid string, vms ...host.Process) {
 	r.registry.Update("ID-"+uid, func(l *registry.Launcher) {
 		l.VMs = nil
 		for _, vm := range vms {
-			l.VMs = append(l.VMs, agentapi.VM{PID: vm.PID, StartTime: vm.StartTime,
+			l.VMs = append(l.VMs, agentapi.VM{PID: vm.PID, StartTime: vm.Ticks(),
 				State: agentapi.VMRunning})
 		}
 	})

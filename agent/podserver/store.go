@@ -127,7 +127,7 @@ func (s *FileStore) Requirements() map[host.Process]uint64 {
 	needs := map[host.Process]uint64{}
 	for _, record := range s.records {
 		if n := record.Requirement; n != nil {
-			needs[host.Process{PID: n.PID, StartTime: n.StartTime}] = n.Bytes
+			needs[host.ProcessAt(n.PID, n.StartTime)] = n.Bytes
 		}
 	}
 	return needs

@@ -16,7 +16,7 @@ func (b *bench) withVM(lock host.Rlimit) host.Process {
 	b.registry.Update("id", func(l *registry.Launcher) {
 		ceiling := host.Limit(16 * gi)
 		l.Ceiling, l.VMs = &ceiling,
-			[]agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}}
+			[]agentapi.VM{{PID: vm.PID, StartTime: vm.Ticks(), State: agentapi.VMRunning}}
 	})
 	return vm
 }

@@ -126,7 +126,8 @@ func (k *LinuxKernel) identify(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	p := Process{PID: pid, StartTime: start, Cgroup: cgroup}
+	p := ProcessAt(pid, start)
+	p.Cgroup = cgroup
 	return p, k.verify(p)
 }
 

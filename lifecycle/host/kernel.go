@@ -10,12 +10,29 @@ import (
 // runs VMs.
 const Tick = 10 * time.Millisecond
 
-// Process identifies a process. A pid can be reused, but not with the same start time.
+// Process identifies a process. A pid can be reused, but not with the same start time. Compare
+// processes with [Process.Same], and use [Process.ID] as the key of a map.
 type Process struct {
-	PID       int
-	StartTime uint64 // clock ticks after boot, field 22 of proc_pid_stat(5)
-	Cgroup    string // at the time of the scan, below the root of the hierarchy
+	PID int
+
+	// StartTime is in nanoseconds after boot. procfs only has whole ticks, so a multiple of [Tick]
+	// stands for any time in that tick.
+	StartTime uint64
+
+	Cgroup string // at the time of the scan, below the root of the hierarchy
 }
+
+// ProcessAt returns the process with a start time in clock ticks after boot, as in field 22 of
+// proc_pid_stat(5).
+func ProcessAt(pid int, ticks uint64) Process {
+	return Process{PID: pid, StartTime: ticks * uint64(Tick)}
+}
+
+// Ticks returns the start time in clock ticks after boot.
+func (p Process) Ticks() uint64 { return p.StartTime / uint64(Tick) }
+
+// exact reports whether the start time is known to the nanosecond.
+func (p Process) exact() bool { return p.StartTime%uint64(Tick) != 0 }
 
 // ErrGone reports that a process, or its cgroup, is gone.
 var ErrGone = errors.New("gone")
@@ -74,18 +91,25 @@ func InCgroup(cgroup, ancestor string) bool {
 	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
 }
 
-// Same reports whether both are the same process, in any cgroup.
+// Same reports whether both are the same process, in any cgroup. It compares whole ticks if only
+// those are known of one of them.
 func (p Process) Same(other Process) bool {
-	return p.PID == other.PID && p.StartTime == other.StartTime
+	if p.exact() && other.exact() && p.StartTime != other.StartTime {
+		return false
+	}
+	return p.PID == other.PID && p.Ticks() == other.Ticks()
 }
 
-// ID returns the process without its cgroup.
-func (p Process) ID() Process { return Process{PID: p.PID, StartTime: p.StartTime} }
+// ID returns the process without its cgroup and with its start time in whole ticks, which every
+// source knows.
+func (p Process) ID() Process { return ProcessAt(p.PID, p.Ticks()) }
 
-// StartedBefore reports whether the process certainly started before b. The start time has a
-// precision of one tick.
+// StartedBefore reports whether the process certainly started before b.
 func (p Process) StartedBefore(b Boottime) bool {
-	return Boottime(p.StartTime+1)*Boottime(Tick) <= b
+	if p.exact() {
+		return Boottime(p.StartTime) < b
+	}
+	return Boottime(p.StartTime).Add(Tick) <= b
 }
 
 // Handle is an open process. A signal reaches this process or none.

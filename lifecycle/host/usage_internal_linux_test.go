@@ -39,10 +39,10 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := k.Usage(Process{PID: pid, StartTime: start}); err != nil || got.Resident == 0 {
+	if got, err := k.Usage(ProcessAt(pid, start)); err != nil || got.Resident == 0 {
 		t.Errorf("%+v, %v, want resident memory", got, err)
 	}
-	if _, err := k.Usage(Process{PID: pid, StartTime: start + 1}); !errors.Is(err, ErrGone) {
+	if _, err := k.Usage(ProcessAt(pid, start+1)); !errors.Is(err, ErrGone) {
 		t.Errorf("reused pid: %v, want ErrGone", err)
 	}
 }

@@ -89,7 +89,7 @@ func testLocked(t *testing.T, m Machine) {
 		t.Errorf("Locked = %d, %v, want 0", locked, err)
 	}
 	if _, err := m.Kernel().Locked(host.Process{PID: p.PID,
-		StartTime: p.StartTime + 1}); !errors.Is(err, host.ErrGone) {
+		StartTime: p.StartTime + uint64(host.Tick)}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Locked of a former process: %v, want ErrGone", err)
 	}
 	m.Kill(t, p.PID)
@@ -148,7 +148,7 @@ func testReusedPID(t *testing.T, m Machine) {
 		t.Fatal(err)
 	}
 	former := p
-	former.StartTime--
+	former.StartTime -= uint64(host.Tick)
 	if err := m.Kernel().SetMemlock(former, host.Rlimit{}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("SetMemlock of a former process: %v, want ErrGone", err)
 	}

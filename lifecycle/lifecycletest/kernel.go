@@ -41,9 +41,16 @@ type Kernel struct {
 }
 
 type process struct {
-	start  uint64
+	start  uint64 // in ticks
 	cgroup string
 	limit  host.Rlimit
+}
+
+// named returns the process as procfs knows it.
+func (p process) named(pid int) host.Process {
+	named := host.ProcessAt(pid, p.start)
+	named.Cgroup = p.cgroup
+	return named
 }
 
 var _ host.Kernel = (*Kernel)(nil)
@@ -67,7 +74,7 @@ func (k *Kernel) Start(pid int, cgroup string, limit host.Rlimit) host.Process {
 		k.ticks = max(k.ticks, uint64(time.Duration(k.Clock.Now())/host.Tick))
 	}
 	k.procs[pid] = process{start: k.ticks, cgroup: cgroup, limit: limit}
-	return host.Process{PID: pid, StartTime: k.ticks, Cgroup: cgroup}
+	return k.procs[pid].named(pid)
 }
 
 // Exit ends the process with this pid.
@@ -131,7 +138,7 @@ func (k *Kernel) Processes(cgroup string) ([]host.Process, error) {
 	var all []host.Process
 	for pid, p := range k.procs {
 		if inside(p.cgroup, cgroup) {
-			all = append(all, host.Process{PID: pid, StartTime: p.start, Cgroup: p.cgroup})
+			all = append(all, p.named(pid))
 		}
 	}
 	return all, nil
@@ -195,7 +202,7 @@ func (k *Kernel) MemAvailable() (uint64, error) {
 // lookup returns the process if it has not ended. The caller holds mu.
 func (k *Kernel) lookup(p host.Process) (process, error) {
 	found, ok := k.procs[p.PID]
-	if !ok || found.start != p.StartTime {
+	if !ok || found.start != p.Ticks() {
 		return process{}, fmt.Errorf("process %d: %w", p.PID, host.ErrGone)
 	}
 	return found, nil

@@ -96,7 +96,7 @@ func (k *Kernel) Identify(pid int) (host.Process, error) {
 	if !ok {
 		return host.Process{}, fmt.Errorf("process %d: %w", pid, host.ErrGone)
 	}
-	return host.Process{PID: pid, StartTime: p.start, Cgroup: p.cgroup}, nil
+	return p.named(pid), nil
 }
 
 // Arguments implements [supervisor.Processes].

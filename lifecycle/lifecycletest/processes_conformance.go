@@ -130,7 +130,7 @@ func testTwoHandles(t *testing.T, m Machine, p supervisor.Processes) {
 func testHandleOfFormerProcess(t *testing.T, m Machine, p supervisor.Processes) {
 	h := startAndOpen(t, m, p)
 	former := h.Process
-	former.StartTime--
+	former.StartTime -= uint64(host.Tick)
 	if _, err := p.OpenHandle(former, func() {}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("OpenHandle of a former process: %v, want ErrGone", err)
 	}
@@ -204,7 +204,7 @@ func testArguments(t *testing.T, m Machine, p supervisor.Processes) {
 func testArgumentsOfFormerProcess(t *testing.T, m Machine, p supervisor.Processes) {
 	h := startAndOpen(t, m, p)
 	former := h.Process
-	former.StartTime--
+	former.StartTime -= uint64(host.Tick)
 	if got, err := p.Arguments(former); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Arguments of a former process = %q, %v, want ErrGone", got, err)
 	}

@@ -18,6 +18,7 @@ type Tracker struct {
 	cgroups   []string
 	emulators map[host.Process]string // executed file
 	bound     map[host.Process]uint64 // group
+	inherited map[host.Process]uint64 // group of the parent
 	watched   []host.Process
 	fail      error
 	hidden    map[host.Process]bool // for lack of room
@@ -31,6 +32,7 @@ func NewTracker(k *Kernel) *Tracker {
 		kernel:    k,
 		emulators: map[host.Process]string{},
 		bound:     map[host.Process]uint64{},
+		inherited: map[host.Process]uint64{},
 		hidden:    map[host.Process]bool{},
 	}
 }
@@ -62,20 +64,34 @@ func (t *Tracker) Exec(p host.Process, executable string) supervisor.ProcessEven
 	return supervisor.ProcessEvent{Tracked: t.tracked(p)}
 }
 
-func key(p host.Process) host.Process {
-	return host.Process{PID: p.PID, StartTime: p.StartTime}
+// Inherit gives a process outside all cgroups of launchers the group of its parent.
+func (t *Tracker) Inherit(p host.Process, parent uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inherited[key(p)] = parent
+}
+
+func key(p host.Process) host.Process { return p.ID() }
+
+// exact returns a process with its start time to the nanosecond, which only the tracker knows.
+func exact(p host.Process) host.Process {
+	p.StartTime = p.ID().StartTime + uint64(p.PID)%uint64(host.Tick-1) + 1
+	return p
 }
 
 // tracked returns the tracker's entry of a process. The caller holds mu.
 func (t *Tracker) tracked(p host.Process) supervisor.Tracked {
 	bound := t.bound[key(p)]
 	tracked := supervisor.Tracked{
-		Process: p, Executable: t.emulators[key(p)], Group: bound, Bound: bound != 0,
+		Process: exact(p), Executable: t.emulators[key(p)], Group: bound, Bound: bound != 0,
 	}
 	for i, cgroup := range t.cgroups {
 		if tracked.Group == 0 && cgroup != "" && inside(p.Cgroup, cgroup) {
 			tracked.Group = group(i)
 		}
+	}
+	if tracked.Group == 0 {
+		tracked.Group = t.inherited[key(p)]
 	}
 	return tracked
 }
@@ -126,11 +142,11 @@ func (t *Tracker) Bind(p host.Process, to uint64) error {
 }
 
 // Watch implements [supervisor.Tracker].
-func (t *Tracker) Watch(p host.Process) error {
+func (t *Tracker) Watch(p host.Process) (host.Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watched = append(t.watched, key(p))
-	return nil
+	return exact(p), nil
 }
 
 // Snapshot implements [supervisor.Tracker].

@@ -121,7 +121,7 @@ func (l *Launcher) hasVMsLeft() bool { return len(l.VMs) > 0 || l.Phase == agent
 func (l *Launcher) vmProcesses() map[host.Process]bool {
 	all := map[host.Process]bool{}
 	for _, v := range l.VMs {
-		all[host.Process{PID: v.PID, StartTime: v.StartTime}] = true
+		all[host.ProcessAt(v.PID, v.StartTime)] = true
 	}
 	return all
 }

@@ -43,7 +43,7 @@ func (l *Launcher) VM() (host.Process, error) {
 		return host.Process{}, fmt.Errorf("%w in the launcher: process %d is %s", ErrNoVM,
 			l.VMs[0].PID, l.VMs[0].State)
 	}
-	return host.Process{PID: l.VMs[0].PID, StartTime: l.VMs[0].StartTime}, nil
+	return host.ProcessAt(l.VMs[0].PID, l.VMs[0].StartTime), nil
 }
 
 // SetLock sets the memory-lock limit of the VM process. A limit up to the launcher's own removes

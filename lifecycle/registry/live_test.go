@@ -22,7 +22,7 @@ func TestVM(t *testing.T) {
 		}
 	}
 	l.VMs = []agentapi.VM{running(3)}
-	if p, err := l.VM(); p != (host.Process{PID: 3, StartTime: 7}) || err != nil {
+	if p, err := l.VM(); p != (host.ProcessAt(3, 7)) || err != nil {
 		t.Errorf("%v, %v", p, err)
 	}
 }
@@ -38,8 +38,8 @@ func TestStoredMemoryRequirements(t *testing.T) {
 	}
 	r := registry.New()
 	r.Put(launcher("before", 1))
-	r.RestoreRequirements(map[host.Process]uint64{{PID: 1, StartTime: 1}: 10,
-		{PID: 2, StartTime: 1}: 20, {PID: 3, StartTime: 2}: 30})
+	r.RestoreRequirements(map[host.Process]uint64{host.ProcessAt(1, 1): 10,
+		host.ProcessAt(2, 1): 20, host.ProcessAt(3, 2): 30})
 	r.Put(launcher("after", 2))
 	r.Put(launcher("another", 3))
 	for id, want := range map[string]uint64{"before": 10, "after": 20, "another": 0} {
@@ -48,7 +48,7 @@ func TestStoredMemoryRequirements(t *testing.T) {
 		}
 	}
 	r.Update("after", func(l *registry.Launcher) {
-		l.SetMemoryRequirement(host.Process{PID: 2, StartTime: 1}, 0)
+		l.SetMemoryRequirement(host.ProcessAt(2, 1), 0)
 	})
 	if l, _ := r.Find("after"); l.MemoryRequirement() != 0 {
 		t.Errorf("memory requirement = %d after a report of 0", l.MemoryRequirement())

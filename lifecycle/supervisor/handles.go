@@ -69,16 +69,28 @@ func (s *Supervisor) reopenHandles(ctx context.Context, t *managedTie) {
 	}
 }
 
-// watchLauncher asks the tracker for an event at the end of the launcher process. Its handle
-// notifies a little later.
+// watchLauncher asks the tracker for an event at the end of the launcher process, and for its exact
+// start time. Its handle notifies of the end a little later.
 func (s *Supervisor) watchLauncher(ctx context.Context, t *managedTie, p host.Process) {
 	log := s.logger(t)
 	s.inBackground(ctx, func(context.Context) func(context.Context) {
-		if err := s.Tracker.Watch(p); err != nil && !errors.Is(err, host.ErrGone) {
+		exact, err := s.Tracker.Watch(p)
+		switch {
+		case err == nil:
+			return func(context.Context) { s.setExactStart(t, exact) }
+		case !errors.Is(err, host.ErrGone):
 			log.Warn("the tracker cannot watch the launcher process", "pid", p.PID, "error", err)
 		}
 		return nil
 	})
+}
+
+// setExactStart sets the start time of the launcher process, of which procfs only has the tick.
+func (s *Supervisor) setExactStart(t *managedTie, exact host.Process) {
+	if s.isCurrent(t) && t.LauncherProcess != nil && t.LauncherProcess.Same(exact) {
+		t.LauncherProcess = &exact
+		s.save(t)
+	}
 }
 
 // launcherAlive reports whether the launcher process runs. Without an answer of the kernel it

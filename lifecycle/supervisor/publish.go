@@ -47,7 +47,7 @@ func (s *Supervisor) publishedVMs(t *managedTie) []agentapi.VM {
 	var all []agentapi.VM
 	for _, v := range t.VMs {
 		shown := agentapi.VM{
-			PID: v.PID, StartTime: v.StartTime, Executable: v.Executable,
+			PID: v.PID, StartTime: v.Ticks(), Executable: v.Executable,
 			State: v.State, Since: wallTime(s.Clock, v.Since), Why: v.Why,
 		}
 		if v.Domain != nil {
