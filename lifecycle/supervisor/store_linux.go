@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
@@ -44,10 +45,18 @@ type FileStore struct {
 
 var _ Store = (*FileStore)(nil)
 
+// storedVersion is the version of layout and meaning of a file. A new field that an older agent may
+// ignore needs no new version.
+//
+//	0 (agents of v0.1.0): no version; start times in ticks
+//	1: start times in nanoseconds, see [host.Process]
+const storedVersion = 1
+
 // stored is the content of a file.
 type stored struct {
-	Boot string  `json:"boot"`
-	Tie  tie.Tie `json:"tie"`
+	Version int     `json:"version"`
+	Boot    string  `json:"boot"`
+	Tie     tie.Tie `json:"tie"`
 }
 
 // OpenFileStore opens the store below root, such as /run/mooring, and creates its directory. proc
@@ -94,7 +103,7 @@ func (s *FileStore) Save(t tie.Tie) error {
 	if !containerID.MatchString(id) {
 		return fmt.Errorf("save the tie of container %q: invalid ID", id)
 	}
-	data, err := json.Marshal(stored{s.boot, t})
+	data, err := json.Marshal(stored{storedVersion, s.boot, t})
 	if err != nil || s.saved[id] == string(data) {
 		return err
 	}
@@ -234,5 +243,23 @@ func decodeStored(data []byte) (t tie.Tie, boot string, err error) {
 	if content.Boot == "" {
 		return t, "", errors.New("it has no boot ID")
 	}
+	if content.Version > storedVersion || content.Version < 0 {
+		return t, "", fmt.Errorf("version %d of the file is unknown: this agent reads 0 to %d",
+			content.Version, storedVersion)
+	}
+	if content.Version == 0 {
+		convertTicks(&content.Tie)
+	}
 	return content.Tie, content.Boot, nil
+}
+
+// convertTicks converts the start times of version 0.
+func convertTicks(t *tie.Tie) {
+	if p := t.LauncherProcess; p != nil {
+		p.StartTime = host.ProcessAt(p.PID, p.StartTime).StartTime
+	}
+	for i := range t.VMs {
+		p := &t.VMs[i].Process
+		p.StartTime = host.ProcessAt(p.PID, p.StartTime).StartTime
+	}
 }

@@ -144,6 +144,50 @@ func TestFileStoreWithBadFiles(t *testing.T) {
 	}
 }
 
+// A later version may give a field another meaning. Load leaves its files alone and names them.
+func TestFileStoreOfALaterVersion(t *testing.T) {
+	root := t.TempDir()
+	s := newStore(t, root)
+	if err := s.Save(storedTie("one")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, tiesDir, "one.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := strings.Replace(string(data), `"version":1,`, "", 1)
+	later = strings.Replace(later, "{", `{"version":2,`, 1)
+	if err := os.WriteFile(path, []byte(later), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Load()
+	if len(got) != 0 || err == nil || !strings.Contains(err.Error(), "container one: version 2") {
+		t.Errorf("Load: %+v, %v, want an error with the version", got, err)
+	}
+	if left, err := os.ReadFile(path); err != nil || string(left) != later {
+		t.Errorf("the file is %q, %v, want it unchanged", left, err)
+	}
+}
+
+// An agent of v0.1.0 stored start times in ticks, without a version.
+func TestFileStoreOfTheFirstVersion(t *testing.T) {
+	root := t.TempDir()
+	s := newStore(t, root)
+	content := `{"boot":"` + s.boot + `","tie":{"launcher":{"container":{"id":"one"}},
+		"owner":{"PID":4,"StartTime":5,"Cgroup":""},
+		"vms":[{"PID":8,"StartTime":9,"Cgroup":"","executable":"qemu-kvm"}]}}`
+	if err := os.WriteFile(filepath.Join(root, tiesDir, "one.json"), []byte(content),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Load()
+	if err != nil || len(got) != 1 || *got[0].LauncherProcess != host.ProcessAt(4, 5) ||
+		got[0].VMs[0].Process != host.ProcessAt(8, 9) {
+		t.Errorf("Load: %+v, %v, want both processes with their start times", got, err)
+	}
+}
+
 func TestFileStoreOpenTwice(t *testing.T) {
 	root := t.TempDir()
 	agent, fence, next := newStore(t, root), newStore(t, root), newStore(t, root)
