@@ -24,7 +24,8 @@ func (d *decider) conclude() {
 }
 
 // addRemark reports a refusal or a yielded limit, and in observe mode what enforce mode would set. A
-// yielded limit is a sufficient limit of the container's spec, which Mooring leaves unchanged.
+// yielded limit is a sufficient limit of the container's spec or of the runtime, which Mooring leaves
+// unchanged.
 func (d *decider) addRemark() {
 	refusal, observe := d.decision.Refusal, d.decision.Mode != policy.Enforce
 	switch {
@@ -55,7 +56,7 @@ func (d *decider) concludeSetting(s *agentapi.Setting) {
 	case d.decision.Undecided:
 		s.Status, s.Message = agentapi.StatusUnknown, policy.ErrAccountUnknown.Error()
 	case yield:
-		s.Status, s.Given, s.Message = agentapi.StatusYielded, d.facts.SpecMemlock.Soft.String(),
+		s.Status, s.Given, s.Message = agentapi.StatusYielded, d.present().Soft.String(),
 			d.yielded()
 	default:
 		s.Status, s.Given = agentapi.StatusPending, s.Requested
@@ -107,10 +108,21 @@ func largest(requested *host.Limit, spec *host.Rlimit) *host.Limit {
 	return new(slices.Max(limits))
 }
 
+// present is the limit of the container without Mooring.
+func (d *decider) present() *host.Rlimit {
+	if d.facts.SpecMemlock != nil {
+		return d.facts.SpecMemlock
+	}
+	return d.facts.Inherited
+}
+
 func (d *decider) yielded() string {
-	return fmt.Sprintf("the container's spec has RLIMIT_MEMLOCK %s already, "+
-		"which covers the %s asked for: left alone",
-		d.facts.SpecMemlock.Soft, d.decision.Memlock)
+	from := "the container's spec has"
+	if d.facts.SpecMemlock == nil {
+		from = "the container inherits"
+	}
+	return fmt.Sprintf("%s RLIMIT_MEMLOCK %s already, which covers the %s asked for: left alone",
+		from, d.present().Soft, d.decision.Memlock)
 }
 
 // outcome lists the settings of enforce mode, without a memory lock covered by the spec.

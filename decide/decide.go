@@ -39,6 +39,10 @@ type Facts struct {
 	// configuration or from an NRI plugin with a lower index.
 	SpecMemlock *host.Rlimit
 
+	// Inherited is the RLIMIT_MEMLOCK of the runtime, which a new container without SpecMemlock
+	// inherits. nil: unknown.
+	Inherited *host.Rlimit
+
 	// NodeMemory is the memory of the node in bytes, 0 when unknown.
 	NodeMemory int64
 
@@ -77,7 +81,7 @@ type Decision struct {
 	Rule     string              // the deciding rule; empty when none was needed or none matched
 	Compared []policy.Comparison // with the pod: one result per rule, up to the end of the search
 	Memlock  *host.Limit         // the requested memory lock; nil: none
-	Yield    bool                // the spec's limit already covers Memlock: leave it
+	Yield    bool                // the present limit already covers Memlock: leave it
 	Demand   *host.Limit         // the launcher's charge in the node's account
 	Ceiling  *host.Limit         // as in [registry.Launcher]
 	Cgroup   []api.CgroupSetting // sorted by file
@@ -150,6 +154,7 @@ func (d *decider) evaluate() {
 	}
 	if !lock.Required {
 		d.note("no memory lock: %s", lock.Reason)
+		d.remarkUselessValue(request)
 	}
 	d.setLifecycle(request)
 	if !lock.Required && len(request.Cgroup) == 0 && request.Domain == "" {
@@ -177,6 +182,16 @@ func (d *decider) evaluate() {
 	if request.Domain != "" {
 		d.allowDomain(request.Domain)
 	}
+}
+
+// remarkUselessValue reports a value that adds to no lock. The author expects a lock.
+func (d *decider) remarkUselessValue(request api.Request) {
+	if request.Value == nil || request.RequiresLock != nil {
+		return
+	}
+	d.remark(agentapi.Warning, agentapi.ReasonAnnotationInvalid, fmt.Sprintf("annotation %s has no "+
+		"effect: a value only adds to a memory lock, and nothing asks for one; add %s: \"true\" or "+
+		"%s, or remove it", d.written(api.ValueKey), api.RequiresLockKey, api.DevicesKey))
 }
 
 // computeLock computes the requested memory lock.

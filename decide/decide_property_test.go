@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -36,6 +37,11 @@ func drawFacts(t *rapid.T) decide.Facts {
 	if rapid.Bool().Draw(t, "has spec") {
 		l := host.Limit(rapid.Uint64().Draw(t, "spec"))
 		f.SpecMemlock = &host.Rlimit{Soft: l, Hard: l}
+	}
+	if rapid.Bool().Draw(t, "inherits") {
+		l := rapid.SampledFrom([]host.Limit{8 << 20, 8 * gi, 64 * gi, host.Unlimited}).Draw(t,
+			"inherited")
+		f.Inherited = &host.Rlimit{Soft: l, Hard: l}
 	}
 	keys := []string{
 		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey,
@@ -164,7 +170,17 @@ func checkWithinPolicy(t *rapid.T, p *policy.Policy, f decide.Facts, d decide.De
 		t.Fatalf("given %s under rule %q, with %d granted to others", d.Memlock, rule.Name,
 			f.NodeGranted)
 	}
-	if d.Yield && !f.SpecMemlock.Covers(*d.Memlock) {
-		t.Fatalf("yields to a spec of %+v when %s is asked for", f.SpecMemlock, d.Memlock)
+	present := f.SpecMemlock
+	if present == nil {
+		present = f.Inherited
+	}
+	if d.Yield && !present.Covers(*d.Memlock) {
+		t.Fatalf("yields to %+v when %s is asked for", present, d.Memlock)
+	}
+	if d.Act() && !f.Exists && d.Memlock != nil && !d.Yield && present != nil &&
+		present.Soft > *d.Memlock && present.Hard > *d.Memlock &&
+		rule.AllowMemlock(int64(min(present.Soft, math.MaxInt64)),
+			present.Soft == host.Unlimited) == nil {
+		t.Fatalf("lowers %+v to %s, and rule %q allows it", present, d.Memlock, rule.Name)
 	}
 }

@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -232,6 +233,35 @@ func TestContainerNotes(t *testing.T) {
 				t.Errorf("notes = %q, want one with %q", d.Notes, test.want)
 			}
 		})
+	}
+}
+
+// The author of a lone value expects a lock, and gets an Event without one.
+func TestContainerReportsUselessValue(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        bool
+	}{
+		"alone": {map[string]string{api.ValueKey: "1Gi"}, true},
+		"for the container": {
+			map[string]string{"value.memlock.mooring.dev/container.compute": "1Gi"}, true},
+		"no lock on purpose": {
+			map[string]string{api.ValueKey: "1Gi", api.RequiresLockKey: "false"}, false},
+		"nothing": {nil, false},
+	} {
+		for _, mode := range []policy.Mode{policy.Enforce, policy.Observe} {
+			d := decide.Container(decidetest.Policy(t, mode), facts("nowhere", test.annotations))
+			got := slices.ContainsFunc(d.Remarks, func(r decide.Remark) bool {
+				return r.Type == agentapi.Warning &&
+					r.Reason == agentapi.ReasonAnnotationInvalid &&
+					strings.Contains(r.Message, "value.memlock.mooring.dev") &&
+					strings.Contains(r.Message, "has no effect") &&
+					strings.Contains(r.Message, api.RequiresLockKey)
+			})
+			if got != test.want {
+				t.Errorf("%s, %s: %+v", name, mode, d.Remarks)
+			}
+		}
 	}
 }
 

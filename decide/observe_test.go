@@ -90,6 +90,44 @@ func TestContainerYieldIsReported(t *testing.T) {
 	}
 }
 
+// TestInheritedLimit: the runtime has a higher limit than the launcher asks for. An estimate lowers no
+// limit, and the rule's maximum does.
+func TestInheritedLimit(t *testing.T) {
+	for _, c := range []struct {
+		namespace string
+		has       host.Limit
+		mode      policy.Mode
+		yield     bool
+		reason    agentapi.Reason
+		text      string
+	}{
+		{"trusted", host.Unlimited, policy.Enforce, true, agentapi.ReasonLimitYielded,
+			"the container inherits RLIMIT_MEMLOCK unlimited already, which covers the 5Gi"},
+		{"trusted", 8 << 20, policy.Enforce, false, "", ""},
+		{"tenant-a", host.Unlimited, policy.Enforce, false, agentapi.ReasonLimitLowered,
+			"RLIMIT_MEMLOCK unlimited of the container runtime lowered to the 5Gi asked for: rule"},
+		{"tenant-a", 6 * gi, policy.Enforce, true, agentapi.ReasonLimitYielded, "6Gi already"},
+		{"trusted", host.Unlimited, policy.Observe, true, agentapi.ReasonWouldSet,
+			"observe mode, nothing is done: the container inherits"},
+	} {
+		f := facts(c.namespace, decidetest.VFIO())
+		f.Inherited = &host.Rlimit{Soft: c.has, Hard: c.has}
+		d := decide.Container(decidetest.Policy(t, c.mode), f)
+		if d.Refusal != nil || d.Yield != c.yield {
+			t.Errorf("%s inherits %s: yields %t, refusal %v", c.namespace, c.has, d.Yield, d.Refusal)
+		}
+		var got agentapi.Reason
+		var text string
+		if len(d.Remarks) > 0 {
+			got, text = d.Remarks[0].Reason, d.Remarks[0].Message
+		}
+		if got != c.reason || !strings.Contains(text, c.text) {
+			t.Errorf("%s inherits %s: %s %q, want %s %q", c.namespace, c.has, got, text, c.reason,
+				c.text)
+		}
+	}
+}
+
 func TestStrayAnnotations(t *testing.T) {
 	p := decidetest.Policy(t, policy.Enforce)
 	requests := map[string]string{api.GuestMemoryKey: "4Gi"}

@@ -69,6 +69,9 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
 
 		Architecture: runtime.GOARCH,
 	}
+	if p.Inherited != nil && f.SpecMemlock == nil {
+		f.Inherited = p.Inherited()
+	}
 	f.ServiceAccount, f.ServiceAccountKnown = p.serviceAccount(f.Pod.UID)
 	return f
 }

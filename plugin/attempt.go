@@ -37,11 +37,12 @@ func failurePolicy() *nri.FailurePolicy {
 // attempt makes one connection and returns at its end. Each attempt needs a new stub, because a
 // stub never drops its dead connection after a failed Start.
 func (c *Connection) attempt(ctx context.Context) error {
-	c.status.enter(Connecting, func(*Status) {})
+	c.status.enter(Connecting, func(s *Status) { s.RuntimePID = 0 })
 	conn, err := c.dialer.DialContext(ctx, "unix", c.Socket)
 	if err != nil {
 		return dialError{err}
 	}
+	c.status.enter(Connecting, func(s *Status) { s.RuntimePID = listenerPID(conn) })
 	notify := newNotifyConn(conn)
 	defer notify.Close()
 	s := &session{Handlers: c.Handlers, status: c.status, conn: notify}

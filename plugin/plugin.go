@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
@@ -52,7 +53,7 @@ type Domains interface {
 	Same(a, b string) bool
 }
 
-// Config holds the dependencies of a plugin. All fields but the last seven are required.
+// Config holds the dependencies of a plugin. All fields but the last eight are required.
 type Config struct {
 	Policy   *policy.Current
 	Registry *registry.Registry
@@ -61,13 +62,14 @@ type Config struct {
 	Recorder registry.Recorder
 	Logger   *slog.Logger
 
-	Accounts    ServiceAccounts // nil: service accounts are unknown
-	Observer    Observer        // nil: [NopObserver]
-	Controllers []string        // see [decide.Facts]; nil: unknown
-	NodeMemory  int64           // see [decide.Facts]; 0: unknown
-	Ties        Ties            // nil: [NoTies]
-	Domains     Domains         // nil: names and UUIDs are different domains
-	Hook        string          // program at /run/mooring/hook in launchers; "": none
+	Accounts    ServiceAccounts     // nil: service accounts are unknown
+	Observer    Observer            // nil: [NopObserver]
+	Controllers []string            // see [decide.Facts]; nil: unknown
+	NodeMemory  int64               // see [decide.Facts]; 0: unknown
+	Ties        Ties                // nil: [NoTies]
+	Domains     Domains             // nil: names and UUIDs are different domains
+	Inherited   func() *host.Rlimit // see [decide.Facts]; nil: unknown
+	Hook        string              // program at /run/mooring/hook in launchers; "": none
 }
 
 // Plugin answers NRI requests. Several goroutines may call its handlers at once. Run does the slow

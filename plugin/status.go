@@ -22,6 +22,7 @@ type Status struct {
 	Since          time.Time // the start of Phase
 	RuntimeName    string    // from the runtime; kept while disconnected
 	RuntimeVersion string
+	RuntimePID     int   // process that listens on the socket; 0: unknown
 	Reconnects     int   // number of replaced synchronised connections
 	Err            error // of the last attempt, or the connection's end; nil while connected
 }

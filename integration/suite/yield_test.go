@@ -125,3 +125,34 @@ func TestCoreLimitInTheSpec(t *testing.T) {
 		}
 	}
 }
+
+// TestCoreMemlockOfTheRuntime gives containerd an unlimited lock, as LimitMEMLOCK=infinity in its
+// unit does. Containers inherit it. An estimate does not lower it, and a rule's maximum does.
+func TestCoreMemlockOfTheRuntime(t *testing.T) {
+	claim(t, "A higher memory lock of the runtime: kept if the rule allows it, else lowered")
+	f := setUp(t)
+	if name := f.runtime(t).name; name != "containerd" {
+		t.Skipf("%s is no one process that passes its limit on", name)
+	}
+	pid := "--pid=" + f.output(t, "systemctl", "show", "--property=MainPID", "--value",
+		"containerd.service")
+	before := strings.Fields(f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD",
+		"--noheadings", "--raw", pid))
+	f.output(t, "prlimit", pid, "--memlock=unlimited")
+	defer f.output(t, "prlimit", pid, "--memlock="+strings.Join(before, ":"))
+	request := map[string]string{api.RequiresLockKey: "true", api.ValueKey: "100Mi"}
+
+	kept := launcher(request)
+	if got := f.memlock(t, f.run(t, kept, cri.Container{MemoryLimit: gib})); got !=
+		"unlimited unlimited" {
+		t.Errorf("the kernel has %s, want the runtime's unlimited", got)
+	}
+	f.awaitEvent(t, kept, agentapi.ReasonLimitYielded)
+	lowered := launcher(request)
+	lowered.Namespace = "modest-runtime"
+	if got := f.memlock(t, f.run(t, lowered, cri.Container{MemoryLimit: 512 << 20})); got !=
+		both(612<<20) {
+		t.Errorf("the kernel has %s, want %s", got, both(612<<20))
+	}
+	f.awaitEvent(t, lowered, agentapi.ReasonLimitLowered)
+}

@@ -36,6 +36,9 @@ func (k *LinuxKernel) Memlock(p Process) (Rlimit, error) {
 	return limit, err
 }
 
+// MemlockOf reads RLIMIT_MEMLOCK of the process with a pid, of which the caller knows that it lives.
+func (k *LinuxKernel) MemlockOf(pid int) (Rlimit, error) { return prlimit(pid, nil) }
+
 // SetMemlock implements [Kernel].
 func (k *LinuxKernel) SetMemlock(p Process, limit Rlimit) error {
 	fd, err := k.open(p)
@@ -153,12 +156,13 @@ func (k *LinuxKernel) verifyPidfd(p Process, pidfd int) error {
 // verify returns ErrGone if the pid belongs to another process or to none.
 func (k *LinuxKernel) verify(p Process) error {
 	start, err := k.startTime(p.PID)
-	if err == nil && start != p.StartTime {
+	if err == nil && start != p.Ticks() {
 		return fmt.Errorf("pid %d belongs to another process: %w", p.PID, ErrGone)
 	}
 	return err
 }
 
+// startTime returns the start time of a process in clock ticks after boot.
 func (k *LinuxKernel) startTime(pid int) (uint64, error) {
 	stat, err := k.readProc(pid, "stat")
 	if err != nil {
