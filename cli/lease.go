@@ -22,10 +22,9 @@ func (p *Program) leaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lease POD (--for DURATION --reason TEXT | --release)",
 		Short: "Stop the agent from ending a pod's VM processes for a while",
-		Long: "Prevents the agent from ending the VM processes of a pod on its own initiative,\n" +
-			"for example after the end or a hang of their launcher, until the lease expires\n" +
-			"or is released. Stop requests of the pod itself are still executed. A new lease\n" +
-			"replaces the old one.\n\n" +
+		Long: "Prevents the agent from ending the VM processes of a pod, for example after the\n" +
+			"end or a hang of their launcher, until the lease expires or is released. A stop\n" +
+			"request of the pod waits, too. A new lease replaces the old one.\n\n" +
 			"POD is as for inspect. The lease applies to all launchers with this namespace\n" +
 			"and name.",
 		Example: fmt.Sprintf("  %[1]s lease vms/vm-1 --for 5m --reason \"migration to node-2\"\n"+

@@ -31,6 +31,25 @@ func TestLeasePod(t *testing.T) {
 	})
 }
 
+// A drain meets a migration. The source's VM ends with the migration, not by the agent.
+func TestLeasePodDuringDrain(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		vm := r.startQEMU(l.cgroup)
+		r.leasePod(l, 10*time.Minute, 1)
+		r.requestStop(l)
+		r.advance(9 * time.Minute)
+		r.leasePod(l, 10*time.Minute, 1)
+		r.advance(9 * time.Minute)
+		r.expectSignals(vm)
+		r.exit(vm, "exit code 0")
+		r.advance(time.Second)
+		if r.stopRequested(l) {
+			t.Error("the stop is not confirmed after the end of the VM")
+		}
+	})
+}
+
 func TestLeasePodSkipsEndedLauncher(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)

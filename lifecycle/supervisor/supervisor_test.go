@@ -199,8 +199,8 @@ func TestNodeLevelDomain(t *testing.T) {
 		r.advance(gracePeriod)
 		r.expectSignals(vm, "TERM")
 		r.advance(termPeriod)
-		if shutdowns != 1 {
-			t.Errorf("%d shutdown requests to the guest, want 1", shutdowns)
+		if shutdowns != 3 {
+			t.Errorf("%d shutdown requests to the guest, want 3: one each ten seconds", shutdowns)
 		}
 		for _, p := range []host.Process{vm, helper} {
 			if _, err := r.kernel.Identify(p.PID); !errors.Is(err, host.ErrGone) {

@@ -12,7 +12,10 @@ import (
 type Action interface{ action() }
 
 // ShutdownByLibvirt asks libvirt to shut down the guest of a node-level VM.
-type ShutdownByLibvirt struct{ VM VM }
+type ShutdownByLibvirt struct {
+	VM    VM
+	Again bool // a booting or busy guest may have lost the request before
+}
 
 // ShutdownByPod asks the pod to shut down the guest.
 type ShutdownByPod struct{ VM VM }

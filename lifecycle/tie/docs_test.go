@@ -127,7 +127,8 @@ func TestDocumentedStages(t *testing.T) {
 		"due; the pod has a stop handler": {podStarts, handlerConnected,
 			launcherEnded},
 		"due; no client can ask the guest":               {podStarts, launcherEnded},
-		"the grace period is over":                       {nodeStarts, stopRequested, due{}},
+		"the grace period is over":                       {podStarts, stopRequested, due{}},
+		"node-level; asked ten seconds ago":              {nodeStarts, stopRequested, due{}},
 		"libvirt cannot ask the guest":                   {nodeStarts, stopRequested, cannotAsk},
 		"of the pod; no client is left to ask the guest": {podStarts, stopRequested, launcherEnded},
 		"node-level; the stop handler has left": {

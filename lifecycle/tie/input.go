@@ -31,6 +31,9 @@ type VMEnded struct {
 	How     string // exit code or signal; empty: unknown
 }
 
+// VMReassigned is the proof that a VM process belongs to another launcher.
+type VMReassigned struct{ Process host.Process }
+
 // StopRequested is the stop request of the pod.
 type StopRequested struct{}
 
@@ -59,6 +62,8 @@ type TimePassed struct{}
 type Scanned struct {
 	ID    uint64 // of the [RequestScan]; 0: the scan had another cause
 	Found []VM
+
+	Emptied map[string]bool // cgroups without a process
 }
 
 // ActionFailed is the failure of an [Action].

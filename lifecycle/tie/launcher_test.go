@@ -1,6 +1,7 @@
 package tie_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/mooring-vm/mooring/lifecycle/tie"
@@ -22,6 +23,21 @@ func TestLauncherGone(t *testing.T) {
 				5, launcherEnded,
 				"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown libvirtShutdown(7)",
 			},
+			event{35, timePassed, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+		)},
+		{"node-level: libvirt asks the guest again", enforceTerms(), withVM(nodeStarts,
+			event{
+				5, launcherEnded,
+				"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown libvirtShutdown(7)",
+			},
+			event{15, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
+			event{
+				16, tie.ActionFailed{
+					Action: tie.ShutdownByLibvirt{VM: nodeVM(7), Again: true},
+					Err:    errors.New("refused"),
+				}, "Draining 7=Stopping/shutdown", "",
+			},
+			event{25, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
 			event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 		)},
 		{"the VM ends first", enforceTerms(), withVM(podStarts,
@@ -39,7 +55,7 @@ func TestLauncherGone(t *testing.T) {
 				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
 			},
 			event{6, launcherEnded, "Draining 7=Stopping/shutdown", ""},
-			event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+			event{35, timePassed, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 		)},
 		{"between a scan and its result", enforceTerms(), []event{
 			{0, launcherStarted, "Registered", ""},

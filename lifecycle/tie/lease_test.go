@@ -2,6 +2,7 @@ package tie_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
@@ -34,13 +35,32 @@ func TestLease(t *testing.T) {
 			event{5, lease(20), "Active 7=Running/none", ""},
 			event{25, due{}, "Active 7=Running/none", ""},
 		)},
-		{"does not hold back the stop request of the pod", enforceTerms(), withVM(nodeStarts,
+		{"holds back the stop request of the pod", noWatchdog(), withVM(nodeStarts,
 			event{5, lease(20), "Active 7=Running/none", ""},
+			event{6, stopRequested, "Active 7=Running/none", "StopRequested"},
 			event{
-				6, stopRequested,
-				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
+				25, due{},
+				"Draining 7=Stopping/shutdown", "LeaseExpired VMShutdown libvirtShutdown(7)",
 			},
 		)},
+		{"the VM migrates away after the stop request", enforceTerms(), withVM(podStarts,
+			event{5, lease(60), "Active 7=Running/none", ""},
+			event{6, stopRequested, "Active 7=Running/none", "StopRequested"},
+			event{20, vmEnded, "Draining", "VMGone scan"},
+			event{20, nothingFound{}, "Done", "confirmStop StopConfirmed"},
+		)},
+		{"the migration fails after the stop request", noWatchdog(), withVM(podStarts,
+			event{5, lease(60), "Active 7=Running/none", ""},
+			event{6, stopRequested, "Active 7=Running/none", "StopRequested"},
+			event{20, lease(0), "Draining 7=Stopping/shutdown", ""},
+			event{50, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+		)},
+		{"without a VM process the stop request is confirmed", enforceTerms(), []event{
+			{0, launcherStarted, "Registered", ""},
+			{1, lease(60), "Registered", ""},
+			{2, stopRequested, "Draining", "StopRequested scan"},
+			{3, nothingFound{}, "Done", "confirmStop StopConfirmed"},
+		}},
 		{"excuses a missing heartbeat", enforceTerms(), withVM(podStarts,
 			event{5, lease(60), "Active 7=Running/none", ""},
 			event{64, timePassed, "Active 7=Running/none", ""},
@@ -74,6 +94,35 @@ func TestLease(t *testing.T) {
 				"Draining 7=Stopping/term 8=Stopping/shutdown", "LeaseExpired VMShutdown " +
 					"libvirtShutdown(8)",
 			},
+		)},
+	})
+}
+
+// The time under the pod's lease after the launcher's end counts as a part of the grace period.
+func TestPodLeaseAndGracePeriod(t *testing.T) {
+	long := withTerms(func(t *tie.Terms) { t.GracePeriod = time.Hour })
+	const expired = "LeaseExpired OwnerGone VMShutdown podShutdown(7)"
+	runScenarios(t, []scenario{
+		{"the pod's lease before a long grace period", long, withStopHandler(podStarts,
+			event{5, podLease(600), "Active 7=Running/none", ""},
+			event{6, launcherEnded, "Active 7=Running/none", ""},
+			event{605, due{}, "Draining 7=Stopping/shutdown", expired},
+			event{3606, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+		)},
+		{"the guest gets three minutes", withTerms(func(t *tie.Terms) {
+			t.GracePeriod = 10 * time.Minute
+		}), withStopHandler(podStarts,
+			event{5, podLease(600), "Active 7=Running/none", ""},
+			event{6, launcherEnded, "Active 7=Running/none", ""},
+			event{605, due{}, "Draining 7=Stopping/shutdown", expired},
+			event{785, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+		)},
+		{"the other lease counts as none", long, withStopHandler(podStarts,
+			event{5, lease(600), "Active 7=Running/none", ""},
+			event{6, podLease(700), "Active 7=Running/none", ""},
+			event{7, launcherEnded, "Active 7=Running/none", ""},
+			event{706, due{}, "Draining 7=Stopping/shutdown", expired},
+			event{4205, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 		)},
 	})
 }
@@ -118,11 +167,12 @@ func TestPodLease(t *testing.T) {
 			event{6, launcherEnded, "Active 7=Running/none", ""},
 			event{7, lease(0), "Draining 7=Stopping/term", ended},
 		)},
-		{"does not hold back the stop request of the pod", enforceTerms(), withVM(nodeStarts,
+		{"holds back the stop request of the pod", noWatchdog(), withVM(nodeStarts,
 			event{5, podLease(20), "Active 7=Running/none", ""},
+			event{6, stopRequested, "Active 7=Running/none", "StopRequested"},
 			event{
-				6, stopRequested,
-				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
+				7, podLease(0),
+				"Draining 7=Stopping/shutdown", "VMShutdown libvirtShutdown(7)",
 			},
 		)},
 	})

@@ -28,6 +28,7 @@ type model struct {
 	heartbeat                     tie.Heartbeat
 	leaseUntil                    host.Boottime // end of the last lease
 	lease                         host.Boottime // end of the other lease
+	goneSeen                      host.Boottime // first LauncherEnded; 0: none
 	podLease                      host.Boottime
 	stopRequested, stopConfirmed  bool
 	stopHandler                   tie.StopHandler
@@ -62,6 +63,7 @@ type stopRecord struct {
 	libvirtFailed  bool
 	podRequest     bool
 	libvirtRequest bool
+	libvirtAgain   host.Boottime // earliest time of the next request
 	term           host.Boottime // earliest end of the term period; 0: no SIGTERM
 }
 
@@ -78,19 +80,30 @@ func newModel(t *rapid.T) *model {
 
 // The longest random periods.
 const (
-	maxGrace = 60 * time.Second
+	maxGrace = 10 * time.Minute
 	maxTerm  = 20 * time.Second
 	maxLease = 40 * time.Second
+
+	maxPodLease = 8 * time.Minute
+	leastGrace  = 3 * time.Minute // of a guest after a lease of its pod
 )
 
 func drawSeconds(t *rapid.T, least int, most time.Duration, label string) time.Duration {
 	return time.Duration(rapid.IntRange(least, int(most/time.Second)).Draw(t, label)) * time.Second
 }
 
+// drawGrace returns mostly short periods.
+func drawGrace(t *rapid.T) time.Duration {
+	if rapid.IntRange(0, 3).Draw(t, "long grace") == 0 {
+		return drawSeconds(t, 60, maxGrace, "grace")
+	}
+	return drawSeconds(t, 1, time.Minute, "grace")
+}
+
 func drawTerms(t *rapid.T) tie.Terms {
 	return tie.Terms{
 		Enforce:        rapid.IntRange(0, 3).Draw(t, "enforce") > 0,
-		GracePeriod:    drawSeconds(t, 1, maxGrace, "grace"),
+		GracePeriod:    drawGrace(t),
 		TermPeriod:     drawSeconds(t, 1, maxTerm, "term"),
 		Watchdog:       drawSeconds(t, 0, 30*time.Second, "watchdog"),
 		StopUnattended: rapid.Bool().Draw(t, "stop unattended"),
@@ -110,10 +123,13 @@ func (m *model) operations() map[string]func(*rapid.T) {
 		"VM ends": func(t *rapid.T) {
 			m.step(t, tie.VMEnded{Process: m.drawVM(t).Process})
 		},
+		"VM reassigned": func(t *rapid.T) {
+			m.step(t, tie.VMReassigned{Process: m.drawVM(t).Process})
+		},
 		"stop request":         m.requestStop,
 		"heartbeat":            func(t *rapid.T) { m.step(t, heartbeat) },
-		"lease":                func(t *rapid.T) { m.step(t, lease(drawLease(t))) },
-		"pod lease":            func(t *rapid.T) { m.step(t, podLease(drawLease(t))) },
+		"lease":                func(t *rapid.T) { m.step(t, lease(drawLease(t, maxLease))) },
+		"pod lease":            func(t *rapid.T) { m.step(t, podLease(drawLease(t, maxPodLease))) },
 		"handler connects":     func(t *rapid.T) { m.step(t, tie.StopHandlerConnected{}) },
 		"handler disconnects":  m.disconnectHandler,
 		"scan":                 m.scan,
@@ -126,8 +142,8 @@ func (m *model) operations() map[string]func(*rapid.T) {
 	}
 }
 
-func drawLease(t *rapid.T) (seconds int) {
-	return rapid.IntRange(-1, int(maxLease/time.Second)).Draw(t, "lease")
+func drawLease(t *rapid.T, most time.Duration) (seconds int) {
+	return rapid.IntRange(-1, int(most/time.Second)).Draw(t, "lease")
 }
 
 // atDue lets time pass until the tie's next due time.
@@ -304,9 +320,12 @@ func (m *model) observe(before tie.Tie, in tie.Input) {
 			m.unattended[v.Process] = m.unattended[v.Process] || m.stopConfirmed
 		}
 	case tie.ActionFailed:
-		if a, ok := in.Action.(tie.ShutdownByLibvirt); ok && m.stops[a.VM.Process] != nil {
+		if a, ok := in.Action.(tie.ShutdownByLibvirt); ok && !a.Again && m.stops[a.VM.Process] != nil {
 			m.stops[a.VM.Process].libvirtFailed = true
 		}
+	}
+	if _, ok := in.(tie.LauncherEnded); ok && m.goneSeen == 0 {
+		m.goneSeen = m.now
 	}
 	m.everStopUnattended = m.everStopUnattended || m.tie.Terms.StopUnattended
 	m.everHung = m.everHung || m.launcherStarted && m.heartbeatExpired() && m.tie.Terms.StopHung
@@ -367,6 +386,7 @@ func (m *model) record(a tie.Action) {
 		m.stopOf(a.VM.Process).podRequest = true
 	case tie.ShutdownByLibvirt:
 		m.stopOf(a.VM.Process).libvirtRequest = true
+		m.stopOf(a.VM.Process).libvirtAgain = m.now.Add(10 * time.Second)
 	case tie.Terminate:
 		m.stopOf(a.VM.Process).term = m.now.Add(m.tie.Terms.TermPeriod)
 	}

@@ -63,7 +63,7 @@ func (m *model) checkReason(t *rapid.T, before tie.Tie, v tie.VM) {
 	}
 	was := vmOf(before, v.Process)
 	begun := was != nil && was.Stage != tie.StageNone
-	if !begun && !m.stopRequested && m.now < m.leaseUntil {
+	if !begun && m.now < m.leaseUntil {
 		t.Fatalf("stop of %d although a lease holds until %v", v.PID, m.leaseUntil)
 	}
 }
@@ -73,10 +73,11 @@ func (m *model) checkLibvirtShutdown(t *rapid.T, v tie.VM) {
 		t.Fatalf("libvirt is asked to shut down %d, a process of the pod", v.PID)
 	}
 	e := m.stops[v.Process]
-	if e != nil && (e.libvirtRequest || e.term != 0 || !e.podRequest) {
+	again := e != nil && e.libvirtRequest && m.now >= e.libvirtAgain
+	if e != nil && (e.term != 0 || !again && (e.libvirtRequest || !e.podRequest)) {
 		t.Fatalf("a second request to the guest of %d", v.PID)
 	}
-	if e != nil && m.expectsHandler() {
+	if e != nil && !again && m.expectsHandler() {
 		t.Fatalf("request to libvirt for %d, although the pod's stop handler has one", v.PID)
 	}
 }
@@ -158,6 +159,9 @@ func (m *model) checkPhase(t *rapid.T) {
 		t.Fatalf("phase %q", m.tie.Phase)
 	}
 	running := m.tie.Phase == agentapi.PhaseActive || m.tie.Phase == agentapi.PhaseRegistered
+	if m.stopRequested && !some && !m.lacksProof() && running {
+		t.Fatalf("%s without a VM process, and the pod requests the stop", m.tie.Phase)
+	}
 	if m.launcherGone && m.now >= m.leaseUntil && running {
 		t.Fatalf("%s, and its launcher is gone", m.tie.Phase)
 	}
@@ -172,9 +176,18 @@ func (m *model) checkStages(t *rapid.T, before tie.Tie) {
 				v.PID, was.Stage, was.Due, v.Stage, v.Due)
 		}
 		if v.Stage == tie.StageShutdown && (was == nil || was.Stage != tie.StageShutdown) {
-			m.stopOf(v.Process).grace = m.now.Add(m.tie.Terms.GracePeriod)
+			m.stopOf(v.Process).grace = m.graceEnd()
 		}
 	}
+}
+
+// graceEnd returns the earliest end of a grace period starting now.
+func (m *model) graceEnd() host.Boottime {
+	period := m.tie.Terms.GracePeriod
+	if m.goneSeen == 0 {
+		return m.now.Add(period)
+	}
+	return max(m.goneSeen.Add(period), m.now.Add(min(period, leastGrace)))
 }
 
 func delayed(before, after tie.VM) bool {
@@ -189,7 +202,7 @@ func (m *model) checkStates(t *rapid.T) {
 		tie.StageNone: agentapi.VMRunning, tie.StageShutdown: agentapi.VMStopping,
 		tie.StageTerm: agentapi.VMStopping, tie.StageKill: agentapi.VMKilling,
 	}
-	leased := !m.stopRequested && m.now < m.leaseUntil
+	leased := m.now < m.leaseUntil
 	for _, v := range m.tie.VMs {
 		if v.State != shows[v.Stage] {
 			t.Fatalf("the state of %d is %s at stage %d", v.PID, v.State, v.Stage)
@@ -217,9 +230,10 @@ func (m *model) checkBounds(t *rapid.T) {
 	m.stepNow(t, tie.TermsChanged{Terms: terms})
 	reason := rapid.SampledFrom([]tie.Input{stopRequested, launcherEnded}).Draw(t, "reason")
 	m.stepNow(t, reason)
-	limit := m.now.Add(maxGrace + maxTerm)
-	if !m.stopRequested {
-		limit = max(m.now, m.leaseUntil).Add(maxGrace + maxTerm)
+	limit := max(m.now, m.leaseUntil).Add(maxGrace + maxTerm)
+	if m.launcherGone {
+		limit = max(m.now.Add(maxGrace), m.lease.Add(maxGrace), m.leaseUntil.Add(leastGrace)).
+			Add(maxTerm)
 	}
 	if m.twin == nil && rapid.Bool().Draw(t, "restart before the end") {
 		m.restart(t)

@@ -106,7 +106,7 @@ func TestUnattended(t *testing.T) {
 			},
 			{2, heartbeat, "Active 7=Stopping/shutdown", ""},
 			{3, lease(100), "Active 7=Stopping/shutdown", ""},
-			{31, due{}, "Active 7=Stopping/term", "VMTerminated terminate(7)"},
+			{31, timePassed, "Active 7=Stopping/term", "VMTerminated terminate(7)"},
 		}},
 		{"after the confirmed stop, each time", enforceTerms(), withVM(podStarts,
 			event{3, stopRequested, "Draining 7=Stopping/shutdown", "StopRequested"},

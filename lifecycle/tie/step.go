@@ -58,7 +58,16 @@ func (i VMEnded) apply(t *Tie, s *step) {
 	} else {
 		s.note(agentapi.ReasonVMGone, v.PID, "%s has ended: %s", v.Describe(), i.How)
 	}
-	t.VMs = slices.DeleteFunc(t.VMs, func(v VM) bool { return v.Same(i.Process) })
+	if own := v.OwnCgroup; own != "" && !slices.Contains(t.LeftCgroups, own) {
+		t.LeftCgroups = append(t.LeftCgroups, own)
+	}
+	t.removeVM(i.Process)
+}
+
+func (i VMReassigned) apply(t *Tie, _ *step) { t.removeVM(i.Process) }
+
+func (t *Tie) removeVM(p host.Process) {
+	t.VMs = slices.DeleteFunc(t.VMs, func(v VM) bool { return v.Same(p) })
 }
 
 func (StopRequested) apply(t *Tie, s *step) {
@@ -101,6 +110,9 @@ func (i Scanned) apply(t *Tie, s *step) {
 	for _, v := range i.Found {
 		t.addVM(v, false, s)
 	}
+	t.LeftCgroups = slices.DeleteFunc(t.LeftCgroups, func(cgroup string) bool {
+		return i.Emptied[cgroup]
+	})
 	if !t.scanning || i.ID != t.scanID {
 		return // an event since the request has made the scan void
 	}
@@ -113,7 +125,7 @@ func (i Scanned) apply(t *Tie, s *step) {
 func (i ActionFailed) apply(t *Tie, s *step) {
 	switch a := i.Action.(type) {
 	case ShutdownByLibvirt:
-		if v := t.VM(a.VM.Process); v != nil && v.Stage == StageShutdown {
+		if v := t.VM(a.VM.Process); v != nil && v.Stage == StageShutdown && !a.Again {
 			v.Due = min(v.Due, s.now)
 			s.warn(agentapi.ReasonVMShutdown, v.PID,
 				"libvirt cannot shut down the guest of %s: %v", v.Describe(), i.Err)
@@ -216,11 +228,12 @@ func (t *Tie) startDraining(s *step) {
 	if why == "" || t.Phase == agentapi.PhaseDraining || stopped {
 		return
 	}
-	if !t.StopRequested && t.leaseHolds(s.now) {
+	confirmable := t.StopRequested && len(t.VMs) == 0 // the VM may have migrated away
+	if t.leaseHolds(s.now) && !confirmable {
 		if !t.leaseReported {
-			t.leaseReported = true
 			t.Why = why + "; held back by a lease for " + t.LastLease().Reason
 		}
+		t.holdBack(s)
 		return
 	}
 	if t.LauncherGone != "" && len(t.VMs) > 0 && !t.StopRequested {
@@ -247,6 +260,7 @@ func (t *Tie) concludePhase(s *step) {
 // finishDraining enters the phase Done after a scan without VM processes.
 func (t *Tie) finishDraining(s *step) {
 	t.setPhase(agentapi.PhaseDone, t.Why, s)
+	t.LeftCgroups = nil
 	if !t.StopRequested {
 		return
 	}

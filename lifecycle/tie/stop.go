@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // advanceStops starts each due stop, and advances each stop at the end of its stage.
@@ -22,6 +23,8 @@ func (t *Tie) advanceStops(s *step) {
 			t.decideStop(v, s)
 		case s.now >= v.Due:
 			t.nextStage(v, s)
+		case v.AskAgain != 0 && s.now >= v.AskAgain:
+			v.askLibvirt(true, s)
 		case t.dependsOnStopHandler(v) && !t.expectsStopHandler(s.now):
 			t.continueWithoutPod(v, s)
 		}
@@ -30,7 +33,7 @@ func (t *Tie) advanceStops(s *step) {
 
 // cancelStop ends a stop in progress after the policy has switched to observe mode.
 func (v *VM) cancelStop(s *step) {
-	v.Stage, v.Due, v.PodAsked = StageNone, 0, false
+	v.Stage, v.Due, v.PodAsked, v.AskAgain = StageNone, 0, false, 0
 	v.State, v.Since = agentapi.VMRunning, s.now
 	v.Why = "the policy has changed to observe mode"
 }
@@ -46,11 +49,38 @@ func (t *Tie) decideStop(v *VM, s *step) {
 	}
 	switch {
 	case why == "":
-	case !t.StopRequested && t.leaseHolds(s.now):
-		t.leaseReported = true
+	case t.leaseHolds(s.now):
+		t.holdBack(s)
 	default:
 		t.startStop(v, why, s)
 	}
+}
+
+// leastGrace is the time for the guest to shut down, however long a lease of its pod has held back
+// the stop. A shorter grace period still applies.
+const leastGrace = 3 * time.Minute
+
+// holdBack records a stop held back by a lease.
+func (t *Tie) holdBack(s *step) {
+	t.leaseReported = true
+	if t.LauncherGone == "" {
+		return
+	}
+	if t.HeldSince == 0 {
+		t.HeldSince = s.now
+	}
+	t.HeldSince = max(t.HeldSince, t.Lease.Until)
+}
+
+// gracePeriod returns the time for the guest to shut down. The time under the pod's own lease after
+// the launcher's end is a part of the grace period, so the pod cannot add both.
+func (t *Tie) gracePeriod(now host.Boottime) time.Duration {
+	whole := t.Terms.GracePeriod
+	if t.HeldSince == 0 {
+		return whole
+	}
+	held := max(now.Sub(t.HeldSince), 0)
+	return max(whole-held, min(whole, leastGrace))
 }
 
 // startStop starts the stop of a VM process. A graceful shutdown comes first: by the pod if it has
@@ -64,11 +94,11 @@ func (t *Tie) startStop(v *VM, why string, s *step) {
 	v.Why = why
 	switch {
 	case v.Domain == nil && t.StopRequested && t.LauncherGone == "":
-		v.setStage(StageShutdown, t.Terms.GracePeriod, s)
+		v.setStage(StageShutdown, t.gracePeriod(s.now), s)
 	case t.canAskPod(v, s.now):
 		t.shutdownByPod(v, s)
 	case v.Domain != nil:
-		v.setStage(StageShutdown, t.Terms.GracePeriod, s)
+		v.setStage(StageShutdown, t.gracePeriod(s.now), s)
 		t.shutdownByLibvirt(v, s)
 	default:
 		t.nextStage(v, s)
@@ -87,7 +117,12 @@ func (t *Tie) reportWouldStop(v *VM, why string, s *step) {
 func (t *Tie) shutdownByLibvirt(v *VM, s *step) {
 	s.note(agentapi.ReasonVMShutdown, v.PID,
 		"the agent asks libvirt to shut down the guest of %s: %s", v.Describe(), v.Why)
-	s.act(ShutdownByLibvirt{*v})
+	v.askLibvirt(false, s)
+}
+
+func (v *VM) askLibvirt(again bool, s *step) {
+	v.AskAgain = s.now.Add(askAgainPeriod)
+	s.act(ShutdownByLibvirt{VM: *v, Again: again})
 }
 
 // nextStage enters the next stage with a signal. StageKill repeats its signal.
@@ -111,7 +146,7 @@ func (t *Tie) nextStage(v *VM, s *step) {
 }
 
 func (v *VM) setStage(stage Stage, period time.Duration, s *step) {
-	v.Stage, v.Due, v.PodAsked = stage, s.now.Add(period), false
+	v.Stage, v.Due, v.PodAsked, v.AskAgain = stage, s.now.Add(period), false, 0
 	state := agentapi.VMStopping
 	if stage == StageKill {
 		state = agentapi.VMKilling

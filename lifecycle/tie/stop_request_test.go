@@ -30,7 +30,7 @@ func TestStopRequest(t *testing.T) {
 				5, stopRequested,
 				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
 			},
-			event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+			event{35, timePassed, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 			event{45, due{}, "Draining 7=Killing/kill", "VMKilled kill(7)"},
 		)},
 		{"a second stop request changes nothing", enforceTerms(), withVM(nodeStarts,
@@ -76,7 +76,7 @@ func TestGracePeriod(t *testing.T) {
 			5, stopRequested,
 			"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
 		},
-		event{604, timePassed, "Draining 7=Stopping/shutdown", ""},
+		event{604, timePassed, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
 		event{605, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 	)}})
 }

@@ -64,7 +64,7 @@ func (t *Tie) dependsOnStopHandler(v *VM) bool {
 
 // shutdownByPod gives the pod the grace period to shut down its guest.
 func (t *Tie) shutdownByPod(v *VM, s *step) {
-	v.setStage(StageShutdown, t.Terms.GracePeriod, s)
+	v.setStage(StageShutdown, t.gracePeriod(s.now), s)
 	v.PodAsked = true
 	s.note(agentapi.ReasonVMShutdown, v.PID,
 		"the agent asks the pod to shut down the guest of %s: %s", v.Describe(), v.Why)
@@ -90,6 +90,9 @@ func (t *Tie) continueWithoutPod(v *VM, s *step) {
 func (t *Tie) dueAt(v *VM) host.Boottime {
 	if t.dependsOnStopHandler(v) && !t.StopHandler.Connected {
 		return min(v.Due, t.StopHandler.AwaitUntil)
+	}
+	if v.AskAgain != 0 {
+		return min(v.Due, v.AskAgain)
 	}
 	return v.Due
 }

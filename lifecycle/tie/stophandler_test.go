@@ -177,7 +177,7 @@ func TestStopHandlerReconnects(t *testing.T) {
 				event{8, due{}, "Draining 7=Stopping/shutdown", "VMShutdown libvirtShutdown(7)"},
 				event{9, handlerConnected, "Draining 7=Stopping/shutdown", ""},
 				event{10, handlerDisconnected(2), "Draining 7=Stopping/shutdown", ""},
-				event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+				event{35, timePassed, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 			)},
 		{"node-level: libvirt fails, too", enforceTerms(), withStopHandler(nodeStarts,
 			event{
@@ -199,7 +199,7 @@ func TestStopHandlerReconnects(t *testing.T) {
 				"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown libvirtShutdown(7)",
 			},
 			event{6, handlerConnected, "Draining 7=Stopping/shutdown", ""},
-			event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+			event{35, timePassed, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 		)},
 		{"disconnected a moment ago", enforceTerms(), withStopHandler(podStarts,
 			event{4, handlerDisconnected(15), "Active 7=Running/none", ""},

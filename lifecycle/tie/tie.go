@@ -54,8 +54,15 @@ type Tie struct {
 	Heartbeat Heartbeat `json:"beat"`
 	Lease     Lease     `json:"lease"`
 	PodLease  Lease     `json:"podLease,omitzero"` // set by the pod itself
+
+	// HeldSince is the start of the time in which only PodLease held back the stop of an ended
+	// launcher's VM; 0: there was none.
+	HeldSince host.Boottime `json:"heldSince,omitempty"`
+
 	// the running VM processes, in the order of their start
 	VMs []VM `json:"vms,omitempty"`
+	// the own cgroups of ended VM processes. Helpers of the emulator may still be in them.
+	LeftCgroups []string `json:"leftCgroups,omitempty"`
 
 	hungReported  bool // since the last heartbeat
 	leaseReported bool // a lease holds back a stop, and Why says so
@@ -101,7 +108,7 @@ type Heartbeat struct {
 	At host.Boottime `json:"at"`
 }
 
-// Lease holds back each stop without a request of the pod, until it expires.
+// Lease holds back each stop of a VM process, until it expires.
 type Lease struct {
 	Until  host.Boottime `json:"until"`
 	Reason string        `json:"reason,omitempty"`
@@ -124,6 +131,8 @@ type VM struct {
 	Stage Stage `json:"stage"`
 	// the time of the next stage; from StageShutdown on
 	Due host.Boottime `json:"due"`
+	// in StageShutdown: the time of the next request to libvirt; 0: none was sent
+	AskAgain host.Boottime `json:"askAgain,omitempty"`
 	// in StageShutdown: the request went to the pod, not to libvirt
 	PodAsked bool `json:"byPod,omitempty"`
 }
@@ -143,6 +152,10 @@ const (
 // can take long to end.
 const killRetryPeriod = 10 * time.Second
 
+// askAgainPeriod is the time from one shutdown request to the next. It is not shorter than the
+// longest call of libvirt, so there is one call at a time.
+const askAgainPeriod = 10 * time.Second
+
 // New returns the tie of a new launcher.
 func New(l Launcher, terms Terms, now host.Boottime) Tie {
 	return Tie{
@@ -151,9 +164,9 @@ func New(l Launcher, terms Terms, now host.Boottime) Tie {
 	}
 }
 
-// clone copies the VMs, which a step changes in place.
+// clone copies the slices, which a step changes in place.
 func (t Tie) clone() Tie {
-	t.VMs = slices.Clone(t.VMs)
+	t.VMs, t.LeftCgroups = slices.Clone(t.VMs), slices.Clone(t.LeftCgroups)
 	return t
 }
 
