@@ -16,8 +16,20 @@ func (s *Supervisor) detectAbsence(ctx context.Context) {
 	if away := s.Clock.Now().Sub(s.lastTurn); away > absenceAfter {
 		s.Logger.Warn("the supervisor was stopped for a while and resumes", "for", away)
 		s.resumeAfterAbsence(ctx)
+	} else {
+		s.excuseStall(away)
 	}
 	s.lastTurn = s.Clock.Now()
+}
+
+// excuseStall gives a heartbeat its whole time again after a turn that took a notable part of its
+// watchdog. In a freeze of the node the launcher could not send one.
+func (s *Supervisor) excuseStall(turn time.Duration) {
+	for _, t := range s.ties {
+		if w := t.Terms.Watchdog; w > 0 && turn > max(w/4, 2*aliveInterval) {
+			s.step(t, tie.AbsenceEnded{})
+		}
+	}
 }
 
 // resumeAfterAbsence waits for the fence, finds launchers that have ended, and gives each heartbeat
@@ -27,8 +39,10 @@ func (s *Supervisor) resumeAfterAbsence(ctx context.Context) {
 		s.AfterAbsence(ctx)
 		s.loadLauncherEnds()
 	}
-	for _, t := range s.ties {
+	for t := range s.withFormer() {
 		t.othersUnknown = true
+	}
+	for _, t := range s.ties {
 		if t.LauncherGone == "" && !s.launcherAlive(t) {
 			t.endUnseen = true
 			s.handleLauncherEnd(t, "the agent has not observed its end", 0)

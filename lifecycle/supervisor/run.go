@@ -34,12 +34,12 @@ func (s *Supervisor) Run(ctx context.Context) {
 		for _, work := range s.drainMailbox() {
 			work(ctx)
 		}
+		s.stepDue() // after detectAbsence and new heartbeats
 		s.setTimer(due)
 		select {
 		case <-ctx.Done():
 		case <-s.wake:
 		case <-due.C:
-			s.stepDue()
 		case <-podDirs.C:
 			s.readAllPodDirs()
 			s.recordAlive()
