@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/mooring-vm/mooring/agent/libvirt"
 	"github.com/mooring-vm/mooring/api/policy"
@@ -14,42 +16,65 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
+// identifyTimeout bounds the requests to libvirt for UUIDs.
+const identifyTimeout = 500 * time.Millisecond
+
 // domains implements [supervisor.Domains] for the node's libvirt.
 type domains struct {
 	records libvirt.Records
 	daemon  libvirt.Daemon
+	logger  *slog.Logger
 }
 
 var _ supervisor.Domains = (*domains)(nil)
 
 // nodeDomains returns the domains of the libvirt in the policy, or nil.
-func nodeDomains(p *policy.Policy) *domains {
+func nodeDomains(p *policy.Policy, logger *slog.Logger) *domains {
 	at := p.Lifecycle.Libvirt
 	if at == nil {
 		return nil
 	}
 	return &domains{
 		records: libvirt.Records{Dir: at.Records}, daemon: libvirt.Daemon{Socket: at.Socket},
+		logger: logger,
 	}
 }
 
 // Running implements [supervisor.Domains]. Before the first domain since the node's boot,
 // libvirt has no directory for records, but its parent directory exists.
-func (d *domains) Running() ([]tie.Domain, error) {
-	all, err := d.records.List()
+func (d *domains) Running() (running, unreadable []tie.Domain, err error) {
+	all, faults, err := d.records.Scan()
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = os.Stat(filepath.Dir(d.records.Dir))
 	}
-	running := make([]tie.Domain, 0, len(all))
 	for _, domain := range all {
 		running = append(running, tie.Domain{Name: domain.Name, UUID: domain.UUID, PID: domain.PID})
 	}
-	return running, err
+	return running, d.identify(faults), err
+}
+
+// identify returns the domains with unreadable records. It asks libvirt for their UUIDs, because
+// a launcher may have declared one.
+func (d *domains) identify(faults map[string]error) (unreadable []tie.Domain) {
+	ctx, cancel := context.WithTimeout(context.Background(), identifyTimeout)
+	defer cancel()
+	for name, fault := range faults {
+		id, err := d.daemon.UUID(ctx, name)
+		d.logger.Warn("a record of libvirt is unreadable; stops of this domain wait",
+			"domain", name, "error", errors.Join(fault, err))
+		unreadable = append(unreadable, tie.Domain{Name: name, UUID: id})
+	}
+	return unreadable
 }
 
 // RunBy implements [supervisor.Domains].
 func (d *domains) RunBy(domain tie.Domain, args []string) bool {
 	return libvirtDomain(domain).RunBy(args)
+}
+
+// MayRunBy implements [supervisor.Domains].
+func (d *domains) MayRunBy(domain tie.Domain, args []string) bool {
+	return libvirtDomain(domain).RunBy(args) || libvirt.IsDaemon(args)
 }
 
 func libvirtDomain(d tie.Domain) libvirt.Domain {

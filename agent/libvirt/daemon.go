@@ -69,6 +69,19 @@ func shutdown(l shutdownAPI, id libvirt.UUID, stillRuns func() error) error {
 	return l.DomainShutdownFlags(found, libvirt.DomainShutdownAcpiPowerBtn)
 }
 
+// UUID returns the UUID of a domain. It blocks until the daemon has answered or ctx ends.
+func (d Daemon) UUID(ctx context.Context, name string) (id string, err error) {
+	err = d.call(ctx, func(l *libvirt.Libvirt) error {
+		found, err := l.DomainLookupByName(name)
+		id = uuid.UUID(found.UUID).String()
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("UUID of domain %q: %w", name, err)
+	}
+	return id, nil
+}
+
 // call opens a connection for one use. The end of ctx closes the connection, and so ends a
 // wait for an answer.
 func (d Daemon) call(ctx context.Context, use func(*libvirt.Libvirt) error) error {

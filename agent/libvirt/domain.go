@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,15 @@ type Domain struct {
 func (d Domain) RunBy(args []string) bool {
 	at := slices.Index(args, "-uuid")
 	return at >= 0 && at+1 < len(args) && args[at+1] == d.UUID
+}
+
+// IsDaemon reports whether these are the arguments of libvirt's daemon. Its children have them until
+// they execute another file.
+func IsDaemon(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { // an interpreter may come first
+		name := filepath.Base(arg)
+		return strings.HasPrefix(name, "libvirtd") || strings.HasPrefix(name, "virtqemud")
+	})
 }
 
 // status is the used part of a record (virDomainObjFormat in libvirt's

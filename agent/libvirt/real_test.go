@@ -184,6 +184,9 @@ func TestRealLibvirt(t *testing.T) {
 	if !d.RunBy(argsOf(d.PID)) {
 		t.Errorf("%+v is not run by %q", d, argsOf(d.PID))
 	}
+	if id, err := r.UUID(t.Context(), d.Name); id != d.UUID || err != nil {
+		t.Errorf("UUID of %s = %q, %v, want %s", d.Name, id, err, d.UUID)
+	}
 	former := Domain{Name: d.Name, UUID: d.UUID, PID: d.PID + 1}
 	if err := r.Shutdown(t.Context(), d.UUID, func() error { return r.Runs(former) }); !errors.Is(
 		err, ErrOtherProcess) {
@@ -221,6 +224,9 @@ func TestKilledLibvirt(t *testing.T) {
 	var daemon int
 	if _, err := fmt.Sscan(string(pid), &daemon); err != nil {
 		t.Fatal(err)
+	}
+	if args := argsOf(daemon); !IsDaemon(args) {
+		t.Errorf("libvirt's daemon has the arguments %q", args)
 	}
 	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,31 +31,41 @@ type Records struct {
 }
 
 // List returns the running domains in the order of their names. If some records are
-// unreadable, it returns the other domains and an error. For an absent directory the error
-// wraps [fs.ErrNotExist]: libvirt has not run since the node's boot, or uses another
-// directory.
+// unreadable, it returns the other domains and an error. Otherwise it is like Scan.
 func (r Records) List() (domains []Domain, err error) {
+	domains, unreadable, err := r.Scan()
+	faults := []error{err}
+	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
+		faults = append(faults, unreadable[name])
+	}
+	return domains, errors.Join(faults...)
+}
+
+// Scan returns the running domains in the order of their names, and errors by the name of the
+// domain with an unreadable record. For an absent directory err wraps [fs.ErrNotExist]:
+// libvirt has not run since the node's boot, or uses another directory.
+func (r Records) Scan() (domains []Domain, unreadable map[string]error, err error) {
 	dir, err := os.Open(r.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("records of libvirt: %w", err)
+		return nil, nil, fmt.Errorf("records of libvirt: %w", err)
 	}
 	defer dir.Close()
 	entries, err := dir.ReadDir(-1)
 	if err != nil {
-		return nil, fmt.Errorf("records of libvirt: %w", err)
+		return nil, nil, fmt.Errorf("records of libvirt: %w", err)
 	}
-	var faults []error
+	unreadable = map[string]error{}
 	for _, name := range recordNames(entries) {
 		d, ok, err := readRecord(dir, name)
 		if err != nil {
-			faults = append(faults,
-				fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, name), err))
+			unreadable[strings.TrimSuffix(name, recordSuffix)] =
+				fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, name), err)
 		}
 		if ok {
 			domains = append(domains, d)
 		}
 	}
-	return domains, errors.Join(faults...)
+	return domains, unreadable, nil
 }
 
 // Runs returns nil if libvirt's record agrees with d about UUID and process. For another

@@ -125,6 +125,10 @@ func TestUnreadable(t *testing.T) {
 		if diff := cmp.Diff([]Domain{sizes, oldDomain, vm1}, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
+		_, unreadable, err := r.Scan()
+		if err != nil || len(unreadable) != 1 || unreadable["bad"] == nil {
+			t.Errorf("%s: Scan: %v, %v, want only bad unreadable", name, unreadable, err)
+		}
 	}
 }
 
@@ -153,6 +157,24 @@ func TestRunBy(t *testing.T) {
 		{[]string{"qemu", "-name", vm1.UUID, "-uuid", oldDomain.UUID}, false},
 	} {
 		if got := vm1.RunBy(c.args); got != c.want {
+			t.Errorf("%q: %v, want %v", c.args, got, c.want)
+		}
+	}
+}
+
+func TestIsDaemon(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, false},
+		{[]string{"/usr/sbin/libvirtd", "--timeout", "120"}, true},
+		{[]string{"virtqemud"}, true},
+		{[]string{"/lib64/ld-linux-x86-64.so.2", "/usr/sbin/libvirtd.real"}, true},
+		{[]string{"qemu", "-name", "vm-1", "-uuid", vm1.UUID}, false},
+		{[]string{"rsync", "-a", "/var/lib/libvirt/images", "/backup"}, false},
+	} {
+		if got := IsDaemon(c.args); got != c.want {
 			t.Errorf("%q: %v, want %v", c.args, got, c.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -99,8 +100,10 @@ type Domains struct {
 	// OnShutdown is called for each shutdown request. It may be nil.
 	OnShutdown func(d tie.Domain) error
 
-	mu      sync.Mutex
-	running []tie.Domain
+	mu         sync.Mutex
+	running    []tie.Domain
+	unreadable []tie.Domain
+	fail       error
 }
 
 var _ supervisor.Domains = (*Domains)(nil)
@@ -112,6 +115,13 @@ func (d *Domains) Run(domain tie.Domain) {
 	d.running = append(d.running, domain)
 }
 
+// Break replaces the domains with unreadable records.
+func (d *Domains) Break(unreadable ...tie.Domain) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unreadable = unreadable
+}
+
 // Forget removes the records of a domain.
 func (d *Domains) Forget(uuid string) {
 	d.mu.Lock()
@@ -121,16 +131,31 @@ func (d *Domains) Forget(uuid string) {
 	})
 }
 
-// Running implements [supervisor.Domains].
-func (d *Domains) Running() ([]tie.Domain, error) {
+// Fail makes Running fail until it is called with nil.
+func (d *Domains) Fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.running), nil
+	d.fail = err
+}
+
+// Running implements [supervisor.Domains].
+func (d *Domains) Running() (running, unreadable []tie.Domain, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fail != nil {
+		return nil, nil, d.fail
+	}
+	return slices.Clone(d.running), slices.Clone(d.unreadable), nil
 }
 
 // RunBy implements [supervisor.Domains]. It compares the last argument with the UUID.
 func (*Domains) RunBy(domain tie.Domain, args []string) bool {
 	return len(args) > 0 && args[len(args)-1] == domain.UUID
+}
+
+// MayRunBy implements [supervisor.Domains]. The only daemon of the fake libvirt is virtqemud.
+func (d *Domains) MayRunBy(domain tie.Domain, args []string) bool {
+	return d.RunBy(domain, args) || len(args) > 0 && path.Base(args[0]) == "virtqemud"
 }
 
 // Shutdown implements [supervisor.Domains].

@@ -38,8 +38,9 @@ type Tracker interface {
 	// Bind adds a process and its future children to a group.
 	Bind(p host.Process, group uint64) error
 
-	// Watch adds an event for the end of a process.
-	Watch(p host.Process) error
+	// Watch adds an event for the end of a process, and returns the process with the best known
+	// start time.
+	Watch(p host.Process) (host.Process, error)
 
 	// Snapshot returns the tracked processes: of all groups, and emulators everywhere. Some may
 	// have ended. complete is false if processes may be missing. A missing emulator had an event
@@ -65,11 +66,16 @@ type ProcessEvent struct {
 // Domains are the domains of the node's libvirt.
 type Domains interface {
 	// Running lists the domains that libvirt has recorded as running. The records may be out of
-	// date: see RunBy.
-	Running() ([]tie.Domain, error)
+	// date: see RunBy. unreadable has the domains with unreadable records, with their names and the
+	// known UUIDs. After an error the lists may be incomplete.
+	Running() (running, unreadable []tie.Domain, err error)
 
 	// RunBy reports whether a process with these arguments runs the domain.
 	RunBy(d tie.Domain, args []string) bool
+
+	// MayRunBy reports whether a process with these arguments runs the domain, or is a child of
+	// libvirt that may still execute its emulator.
+	MayRunBy(d tie.Domain, args []string) bool
 
 	// Shutdown asks the guest to shut down. It does not wait for the shutdown.
 	Shutdown(ctx context.Context, d tie.Domain) error

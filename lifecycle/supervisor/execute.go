@@ -137,7 +137,7 @@ func (s *Supervisor) requestGuestShutdown(ctx context.Context, v tie.VM) error {
 	if s.Domains == nil {
 		return errNoDomains
 	}
-	running, err := s.Domains.Running()
+	running, _, err := s.Domains.Running()
 	recorded := slices.ContainsFunc(running, func(d tie.Domain) bool {
 		return d.UUID == v.Domain.UUID && d.PID == v.PID
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle/host"
@@ -19,8 +18,10 @@ const scanTimeout = 2 * time.Second
 type scanRequest struct {
 	known           map[host.Process]bool   // VM processes of the ties
 	full            map[uint64]bool         // groups with enough VM processes
+	cgroups         map[uint64]string       // of launchers, by group
 	launchers       map[string]tie.Launcher // by container ID; the scan may read their cgroups
 	domainsDeclared bool                    // a launcher declares a domain
+	leftCgroups     []string                // own cgroups of ended VM processes
 }
 
 // scanResult is the output of a scan. Processes are keyed by [host.Process.ID].
@@ -37,13 +38,23 @@ type scanResult struct {
 	containerOf map[host.Process]string
 	occupied    map[string]bool
 
+	// populated has the own cgroups of ended VM processes, true for one with a process.
+	// emptied has the empty and the removed ones.
+	populated, emptied map[string]bool
+
 	// untracked has the containers with processes unknown to the tracker.
 	untracked map[string]bool
+
+	// inherited has emulators outside the cgroup of the launcher from which they descend. They
+	// may run a domain of another launcher.
+	inherited map[host.Process]bool
 
 	// unclear has processes that may run the domain recorded with their pid, or may start it.
 	unclear []domainProcess
 
-	// domainsUnknown is set if not all records of libvirt are readable.
+	// unknown has domains without readable records. The UUID may be empty. domainsUnknown is set if
+	// the supervisor cannot list the records.
+	unknown        []tie.Domain
 	domainsUnknown bool
 }
 
@@ -63,8 +74,20 @@ func newScanResult() *scanResult {
 		containerOf: map[host.Process]string{},
 		occupied:    map[string]bool{},
 		untracked:   map[string]bool{},
+		populated:   map[string]bool{},
+		emptied:     map[string]bool{},
+		inherited:   map[host.Process]bool{},
 	}
 }
+
+// lacksDomain reports whether the scan has no answer about the domain of a declaration.
+func (r *scanResult) lacksDomain(declared string) bool {
+	mayMatch := func(d tie.Domain) bool { return d.MayMatch(declared) }
+	return r.domainsUnknown || slices.ContainsFunc(r.unknown, mayMatch)
+}
+
+// lacksRecords reports whether a domain may have a record that the scan does not have.
+func (r *scanResult) lacksRecords() bool { return r.domainsUnknown || len(r.unknown) > 0 }
 
 // mayHaveProcesses reports whether a launcher has any process, or may have one.
 func (r *scanResult) mayHaveProcesses(l tie.Launcher) bool {
@@ -75,16 +98,6 @@ func (r *scanResult) mayHaveProcesses(l tie.Launcher) bool {
 // inLauncher reports whether a process belongs to a launcher.
 func (r *scanResult) inLauncher(p Tracked) bool {
 	return p.Group != 0 || r.containerOf[p.ID()] != ""
-}
-
-// recordedDomain returns the domain recorded with the pid of an emulator. An emulator of a pod runs
-// no domain of the node's libvirt.
-func (r *scanResult) recordedDomain(p Tracked, running []tie.Domain) (tie.Domain, bool) {
-	at := slices.IndexFunc(running, func(d tie.Domain) bool { return d.PID == p.PID })
-	if at < 0 || r.inLauncher(p) && !p.Bound {
-		return tie.Domain{}, false
-	}
-	return running[at], true
 }
 
 // scan compares the tracker's processes with cgroups and with libvirt's records. It does not use
@@ -108,7 +121,7 @@ func (s *Supervisor) scan(ctx context.Context, request scanRequest) (*scanResult
 			continue
 		}
 		result.emulators = append(result.emulators, p)
-		if d, ok := result.recordedDomain(p, running); ok {
+		if d, ok := s.recordedDomain(result, request, p, running); ok {
 			recorded = append(recorded, domainProcess{d, p.Process})
 		} else if result.inLauncher(p) && !request.known[p.ID()] && !request.full[p.Group] {
 			unknown = append(unknown, p)
@@ -118,7 +131,8 @@ func (s *Supervisor) scan(ctx context.Context, request scanRequest) (*scanResult
 	for _, c := range recorded {
 		s.verifyDomain(ctx, result, c)
 	}
-	s.findStartingDomains(ctx, result, all, running)
+	s.findStartingDomains(ctx, result, request, all, running)
+	s.readLeftCgroups(result, request.leftCgroups)
 	return result, nil
 }
 
@@ -153,7 +167,8 @@ func (s *Supervisor) runningDomains(result *scanResult, request scanRequest) []t
 	if !request.domainsDeclared || s.Domains == nil {
 		return nil
 	}
-	running, err := s.Domains.Running()
+	running, unreadable, err := s.Domains.Running()
+	result.unknown = unreadable
 	if err != nil {
 		result.domainsUnknown = true
 		s.Logger.Warn("the agent cannot list all domains of the node's libvirt", "error", err)
@@ -169,6 +184,7 @@ func (s *Supervisor) verifyDomain(ctx context.Context, result *scanResult, c dom
 	case errors.Is(err, host.ErrGone):
 	case err != nil:
 		result.unclear = append(result.unclear, c)
+		result.inherited[id] = true
 		s.Logger.Warn("the agent does not know whether a process runs a domain",
 			"pid", c.process.PID, "domain", c.domain.Name, "error", err)
 	case s.Domains.RunBy(c.domain, args):
@@ -180,11 +196,16 @@ func (s *Supervisor) verifyDomain(ctx context.Context, result *scanResult, c dom
 // emulator yet. libvirt records the pid of its child, places and labels the child, and then lets it
 // execute the emulator.
 func (s *Supervisor) findStartingDomains(
-	ctx context.Context, result *scanResult, all []Tracked, running []tie.Domain,
+	ctx context.Context, result *scanResult, request scanRequest, all []Tracked,
+	running []tie.Domain,
 ) {
 	others := map[int]bool{}
+	recorded := func(pid int) bool {
+		return slices.ContainsFunc(running, func(d tie.Domain) bool { return d.PID == pid })
+	}
 	for _, p := range all {
-		others[p.PID] = others[p.PID] || p.Executable != "" || p.Group != 0 && !p.Bound
+		inPod := recorded(p.PID) && p.Group != 0 && !p.Bound && !s.hasLeft(p, request.cgroups)
+		others[p.PID] = others[p.PID] || p.Executable != "" || inPod
 	}
 	for _, d := range running {
 		if others[d.PID] {
@@ -194,17 +215,21 @@ func (s *Supervisor) findStartingDomains(
 		switch {
 		case errors.Is(err, host.ErrGone):
 		case err != nil:
-			result.domainsUnknown = true
+			result.unknown = append(result.unknown, d)
 			s.Logger.Warn("the agent does not know whether a domain starts",
 				"pid", d.PID, "domain", d.Name, "error", err)
-		case result.containerOf[p.ID()] == "" && !s.isZombie(ctx, p, d):
+		case result.containerOf[p.ID()] == "" && s.mayStart(ctx, p, d):
 			result.unclear = append(result.unclear, domainProcess{d, p})
 		}
 	}
 }
 
-// isZombie reports whether a process has no command line any more, because it has ended.
-func (s *Supervisor) isZombie(ctx context.Context, p host.Process, d tie.Domain) bool {
+// mayStart reports whether a process runs a domain or may still execute its emulator. The record
+// can be of a former process with the same pid. A zombie has no command line.
+func (s *Supervisor) mayStart(ctx context.Context, p host.Process, d tie.Domain) bool {
 	args, err := s.readArguments(ctx, p, argumentsReader{domain: d.UUID})
-	return errors.Is(err, host.ErrGone) || err == nil && strings.Join(args, "") == ""
+	if err != nil {
+		return !errors.Is(err, host.ErrGone)
+	}
+	return s.Domains.MayRunBy(d, args)
 }

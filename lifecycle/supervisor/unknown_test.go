@@ -87,7 +87,9 @@ func TestStopRequestOfARestartedContainer(t *testing.T) {
 
 type failingDomains struct{ supervisor.Domains }
 
-func (failingDomains) Running() ([]tie.Domain, error) { return nil, errors.New("no answer") }
+func (failingDomains) Running() (running, unreadable []tie.Domain, err error) {
+	return nil, nil, errors.New("no answer")
+}
 
 func TestUnreadableDomainRecords(t *testing.T) {
 	inBubble(t, func(c *supervisor.Config) { c.Domains = failingDomains{c.Domains} }, func(r *rig) {
@@ -103,6 +105,34 @@ func TestUnreadableDomainRecords(t *testing.T) {
 			t.Error("the stop of a launcher without a domain waits for libvirt")
 		}
 	})
+}
+
+// An unreadable record is unknown for its own domain only.
+func TestUnreadableRecordOfOneDomain(t *testing.T) {
+	const otherUUID = "a4e2f9d1-6f06-4c8b-9d8f-5a1c2b3d4e5f"
+	for _, c := range []struct {
+		declared   string
+		unreadable tie.Domain
+		confirmed  bool
+	}{
+		{"one", tie.Domain{Name: "two"}, true},
+		{"one", tie.Domain{Name: "one"}, false},
+		{domainUUID, tie.Domain{Name: "two", UUID: otherUUID}, true},
+		{domainUUID, tie.Domain{Name: "one", UUID: domainUUID}, false},
+		{domainUUID, tie.Domain{Name: "two"}, false}, // libvirt does not answer
+	} {
+		t.Run(fmt.Sprint(c.declared, " ", c.unreadable), func(t *testing.T) {
+			inBubble(t, nil, func(r *rig) {
+				l := r.launch("vm", func(l *registry.Launcher) { l.Domain = c.declared })
+				r.domains.Break(c.unreadable)
+				r.requestStop(l)
+				r.advance(5 * time.Minute)
+				if r.stopRequested(l) == c.confirmed {
+					t.Errorf("stop confirmed: %t, want %t", !c.confirmed, c.confirmed)
+				}
+			})
+		})
+	}
 }
 
 // A launcher with more VM processes than the limit is not over, and still gets its domain.

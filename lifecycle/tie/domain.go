@@ -26,3 +26,10 @@ func (d Domain) Matches(declared string) bool {
 	}
 	return declared != "" && declared == d.Name
 }
+
+// MayMatch is Matches for a domain whose UUID may be unknown. It reports false only if the
+// declaration means another domain.
+func (d Domain) MayMatch(declared string) bool {
+	_, isUUID := ParseDomainUUID(declared)
+	return d.Matches(declared) || isUUID && d.UUID == ""
+}
