@@ -17,29 +17,49 @@ import (
 // assignDomain adds the emulator of a domain to its launcher as a VM process. own is the cgroup of
 // the domain alone.
 func (s *Supervisor) assignDomain(ctx context.Context, d tie.Domain, p Tracked, own string) {
-	for _, t := range s.ties {
-		if v := t.VM(p.Process); v != nil {
-			if v.Domain == nil && d.Matches(t.Launcher.Domain) {
-				v.Domain, v.OwnCgroup = &d, own // known from the tracker only, until now
-			}
+	holder := s.holderOf(p.Process)
+	if holder != nil {
+		v := holder.VM(p.Process)
+		if v.Domain == nil && d.Matches(holder.Launcher.Domain) {
+			v.Domain, v.OwnCgroup = &d, own // known from the tracker only, until now
+		}
+		if v.Domain != nil || !s.claimedElsewhere(holder, d) {
 			return
 		}
+		s.reassign(holder, p.Process, d)
 	}
 	t, refused, late := s.launcherOf(d, p.Process)
+	if late != nil && !s.isCurrent(late) && !p.Bound && s.byGroup[p.Group] != nil {
+		late = nil // a present launcher started it
+	}
 	for _, claimant := range refused {
 		s.reportClaimed(claimant, t, d)
 	}
 	if late != nil {
 		s.reportStartedLate(late, d, p)
-		if late.stopsLate() {
+		if s.stopsLate() {
 			t = late
 		}
+	}
+	if t == nil && late == nil {
+		s.addByGroup(d, p)
 	}
 	if t == nil {
 		return
 	}
+	s.revive(t)
 	s.bindProcess(ctx, t, p.Process)
 	s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable, Domain: &d, OwnCgroup: own})
+}
+
+// holderOf returns the tie with this VM process, nil if there is none.
+func (s *Supervisor) holderOf(p host.Process) *managedTie {
+	for _, t := range s.ties {
+		if t.VM(p) != nil {
+			return t
+		}
+	}
+	return nil
 }
 
 // bindProcess adds a node-level VM process to the launcher's group in the tracker. Its handle does
@@ -90,11 +110,11 @@ func (s *Supervisor) launcherOf(d tie.Domain, p host.Process) (
 // returns in late the last launcher that had ended before. Another claim on the domain excludes
 // both. An unobserved end waits for the runtime's list, which has all claims.
 func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (launcher, late *managedTie) {
-	for _, t := range s.ties {
+	for t := range s.withFormer() {
 		switch {
 		case !d.Matches(t.Launcher.Domain), t.LauncherProcess == nil, t.LauncherGone == "":
 		case t.endUnseen && !s.reconciled:
-		case p.StartTime < t.LauncherProcess.StartTime, s.claimedElsewhere(t, d):
+		case p.StartedBefore(host.Boottime(t.LauncherProcess.StartTime)), s.claimedElsewhere(t, d):
 		case p.StartedBefore(t.LauncherGoneAt):
 			return t, nil
 		case t.othersUnknown: // an unknown launcher may have started it
@@ -105,9 +125,14 @@ func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (launcher, l
 	return nil, late
 }
 
-// claimedElsewhere reports whether another known pod has declared the domain.
+// claimedElsewhere reports whether another known pod has declared the domain. A former launcher
+// also yields to a new container of its own pod.
 func (s *Supervisor) claimedElsewhere(t *managedTie, d tie.Domain) bool {
-	_, ok := s.Registry.Claimant(d.Matches, t.Launcher.Pod.UID)
+	own := t.Launcher.Pod.UID
+	if !s.isCurrent(t) {
+		own = ""
+	}
+	_, ok := s.Registry.Claimant(d.Matches, own)
 	return ok
 }
 
@@ -126,19 +151,20 @@ func (s *Supervisor) reportClaimed(t, first *managedTie, d tie.Domain) {
 }
 
 // stopsLate reports whether the terms stop a domain that started after the launcher's end.
-func (t *managedTie) stopsLate() bool { return t.Terms.StopUnattended }
+func (s *Supervisor) stopsLate() bool { return s.terms.StopUnattended }
 
 // reportStartedLate reports once a domain's process that started after the end of its launcher.
 func (s *Supervisor) reportStartedLate(t *managedTie, d tie.Domain, p Tracked) {
 	if t.lateReported[p.ID()] {
 		return
 	}
+	clear(t.lateReported) // a domain has one process at a time
 	t.lateReported[p.ID()] = true
 	when, then := "had ended", "leaves it alone"
 	if t.endUnseen {
 		when = "was last seen alive"
 	}
-	if t.stopsLate() {
+	if s.stopsLate() {
 		then = "stops it"
 	}
 	v := tie.VM{Executable: p.Executable, Domain: &d}

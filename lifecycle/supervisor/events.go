@@ -96,15 +96,20 @@ func (s *Supervisor) examineEmulator(ctx context.Context, t *managedTie, p Track
 		return
 	}
 	t.examining[p.ID()] = true
+	cgroups, declared := s.cgroupsByGroup(), s.domainsDeclared()
 	s.inBackground(ctx, func(ctx context.Context) func(context.Context) {
 		args, err := s.readArguments(ctx, p.Process, argumentsReader{group: p.Group})
-		return func(context.Context) {
+		hasLeft := declared && s.hasLeft(p, cgroups)
+		return func(ctx context.Context) {
 			delete(t.examining, p.ID())
 			switch {
 			case s.isProbe(p.Process, args), errors.Is(err, host.ErrGone):
 				return
 			case errors.Is(err, errNotReadYet):
 				s.scanAfterFork(t)
+				return
+			case hasLeft: // it may run the domain of another launcher
+				s.requestScan(ctx, t)
 				return
 			case err != nil:
 				s.logger(t).Warn("an emulator counts as a VM, because the agent cannot read its "+

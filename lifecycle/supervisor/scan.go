@@ -49,8 +49,9 @@ func (s *Supervisor) startScan(ctx context.Context) {
 	requested := s.scans.requested
 	s.scans.requested, s.scans.running = map[*managedTie]uint64{}, true
 	request := scanRequest{
-		known: s.knownVMs(), full: s.fullGroups(), launchers: s.launchersToRead(requested),
-		domainsDeclared: s.domainsDeclared(),
+		known: s.knownVMs(), full: s.fullGroups(), cgroups: s.cgroupsByGroup(),
+		launchers:       s.launchersToRead(requested),
+		domainsDeclared: s.domainsDeclared(), leftCgroups: s.leftCgroups(),
 	}
 	s.inBackground(ctx, func(ctx context.Context) func(context.Context) {
 		result, err := s.scan(ctx, request)
@@ -98,14 +99,14 @@ func (s *Supervisor) launchersToRead(requested map[*managedTie]uint64) map[strin
 	return all
 }
 
-// domainsDeclared reports whether any launcher declares a domain.
+// domainsDeclared reports whether any launcher declares a domain, or has declared it.
 func (s *Supervisor) domainsDeclared() bool {
 	for _, t := range s.ties {
 		if t.Launcher.Domain != "" {
 			return true
 		}
 	}
-	return false
+	return len(s.former) > 0
 }
 
 // applyScan applies the result of a scan to the ties. A failed scan proves nothing, and the next
@@ -121,20 +122,28 @@ func (s *Supervisor) applyScan(
 		t := s.tieOf(result, p)
 		if d, ok := result.domains[p.ID()]; ok {
 			s.assignDomain(ctx, d, p, result.vmCgroups[p.ID()])
+		} else if result.inherited[p.ID()] {
+			continue // the next resync repeats the scan
 		} else if t != nil && result.unread[p.ID()] {
 			s.scanAfterFork(t)
 		} else if t != nil && !result.probes[p.ID()] {
 			s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})
 		}
 	}
+	s.forgetEmptied(result)
 	for t, id := range requested {
 		s.concludeScan(ctx, t, id, result)
 	}
 }
 
 // tieOf returns the tie of an emulator by its group, or by its cgroup for a launcher without group.
+// A domain declared by another pod does not belong to the tie of its group.
 func (s *Supervisor) tieOf(result *scanResult, p Tracked) *managedTie {
 	if t := s.byGroup[p.Group]; t != nil {
+		d, ok := result.domains[p.ID()]
+		if ok && !p.Bound && s.claimedElsewhere(t, d) {
+			return nil
+		}
 		return t
 	}
 	return s.ties[result.containerOf[p.ID()]]
@@ -165,12 +174,14 @@ func (s *Supervisor) concludeScan(
 func (s *Supervisor) nothingLeft(t *managedTie, result *scanResult) bool {
 	unplaced := t.Launcher.Group == 0 && t.Launcher.Cgroup == "" && t.LauncherGone == ""
 	untracked := result.untracked[t.Launcher.Container.ID]
-	if unplaced || untracked || !s.domainsAccountedFor(t, result) {
+	accounted := s.domainsAccountedFor(t, result) && !s.hasHelpers(t, result)
+	if unplaced || untracked || !accounted {
 		return false
 	}
+	known := s.knownVMs()
 	for _, p := range result.emulators {
 		runs := s.tieOf(result, p) == t && !result.probes[p.ID()]
-		if runs && t.VM(p.Process) == nil && t.handles[p.ID()] == nil {
+		if runs && !known[p.ID()] && t.handles[p.ID()] == nil {
 			return false // the tie is full, or the supervisor could not open a handle
 		}
 	}
@@ -195,7 +206,7 @@ func (s *Supervisor) domainsAccountedFor(t *managedTie, result *scanResult) bool
 		return true
 	}
 	restoredEnd := t.restored && t.LauncherGone != "" && !s.Terms.ProofOnly
-	if result.domainsUnknown || (t.endUnseen || restoredEnd) && !s.reconciled {
+	if result.lacksDomain(t.Launcher.Domain) || (t.endUnseen || restoredEnd) && !s.reconciled {
 		return false
 	}
 	known := s.knownVMs()
@@ -260,4 +271,5 @@ func (s *Supervisor) scanAll(ctx context.Context) {
 			s.requestScan(ctx, t)
 		}
 	}
+	s.scanUngrouped(ctx) // a node may have former launchers only
 }

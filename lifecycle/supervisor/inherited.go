@@ -1,0 +1,71 @@
+package supervisor
+
+import (
+	"slices"
+
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
+)
+
+// An emulator inherits the group of a libvirt daemon descending from a launcher, although libvirt
+// places it outside the cgroup of the launcher's container. With libvirt's record and its command
+// line as proof, it is the VM process of the launcher declaring the domain.
+
+// cgroupsByGroup returns the cgroups of the launchers' containers.
+func (s *Supervisor) cgroupsByGroup() map[uint64]string {
+	all := map[uint64]string{}
+	for group, t := range s.byGroup {
+		all[group] = t.Launcher.Cgroup
+	}
+	return all
+}
+
+// hasLeft reports whether a process inherits its group and is outside the launcher's cgroup.
+func (s *Supervisor) hasLeft(p Tracked, cgroups map[uint64]string) bool {
+	launcher := cgroups[p.Group]
+	if p.Bound || launcher == "" {
+		return false
+	}
+	now, err := s.Processes.Identify(p.PID)
+	return err == nil && now.Same(p.Process) && !host.InCgroup(now.Cgroup, launcher)
+}
+
+// recordedDomain returns the domain recorded with the pid of an emulator. An emulator in the cgroup
+// of a launcher runs no domain of the node's libvirt.
+func (s *Supervisor) recordedDomain(
+	result *scanResult, request scanRequest, p Tracked, running []tie.Domain,
+) (tie.Domain, bool) {
+	at := slices.IndexFunc(running, func(d tie.Domain) bool { return d.PID == p.PID })
+	if at < 0 && !result.lacksRecords() || result.containerOf[p.ID()] != "" {
+		return tie.Domain{}, false
+	}
+	inherits := p.Group != 0 && !p.Bound
+	if inherits && !s.hasLeft(p, request.cgroups) {
+		return tie.Domain{}, false
+	}
+	if at < 0 { // libvirt may have an unreadable record of it
+		result.inherited[p.ID()] = inherits
+		return tie.Domain{}, false
+	}
+	return running[at], true
+}
+
+// addByGroup adds the process of a domain without a claim to the launcher from which it descends.
+func (s *Supervisor) addByGroup(d tie.Domain, p Tracked) {
+	t := s.byGroup[p.Group]
+	if t == nil || p.Bound || s.claimedElsewhere(t, d) {
+		return
+	}
+	s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})
+}
+
+// reassign takes a VM process from the tie of its group.
+func (s *Supervisor) reassign(from *managedTie, p host.Process, d tie.Domain) {
+	s.logger(from).Info("a VM process runs the domain of another launcher", "pid", p.PID,
+		"domain", d.Name)
+	s.step(from, tie.VMReassigned{Process: p})
+	if h := from.handles[p.ID()]; h != nil {
+		delete(from.handles, p.ID())
+		s.closeHandle(h)
+	}
+}

@@ -1,0 +1,180 @@
+package supervisor_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
+)
+
+var errNoAnswer = errors.New("no answer")
+
+// inheritGroup starts a child of a libvirt daemon descending from the launcher.
+func (r *rig) inheritGroup(l launcher, cgroup string) host.Process {
+	r.t.Helper()
+	vm := r.startProcess(cgroup)
+	r.tracker.Inherit(vm, r.group(l))
+	return vm
+}
+
+// executeInherited lets the process execute the emulator of the domain of [withDomain].
+func (r *rig) executeInherited(vm host.Process) {
+	r.kernel.SetArguments(vm.PID, "qemu-system-x86_64", "-uuid", domainUUID)
+	r.ProcessEvent(r.tracker.Exec(vm, "qemu-system-x86_64"))
+	synctest.Wait()
+	r.advance(time.Second)
+}
+
+// libvirtd descends from one launcher, and another launcher declares the domain.
+func TestLibvirtDescendsFromAnotherLauncher(t *testing.T) {
+	record := func(r *rig, vm host.Process) {
+		r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
+	}
+	for name, start := range map[string]func(*rig, host.Process){
+		"recorded before the exec": func(r *rig, vm host.Process) {
+			record(r, vm)
+			r.executeInherited(vm)
+		},
+		"recorded after the exec": func(r *rig, vm host.Process) {
+			r.executeInherited(vm)
+			record(r, vm)
+			r.DomainsChanged()
+			r.advance(time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(r *rig) {
+				ancestor, declarer := r.launch("ancestor", nil), r.launch("declarer", withDomain)
+				vm := r.inheritGroup(ancestor, "/machine/x")
+				start(r, vm)
+				r.expectPhase(declarer, agentapi.PhaseActive, agentapi.VMRunning)
+				r.expectPhase(ancestor, agentapi.PhaseRegistered)
+				r.requestStop(ancestor)
+				r.advance(time.Second)
+				if r.stopRequested(ancestor) {
+					t.Error("the ancestor's stop waits for the VM of the other launcher")
+				}
+				r.exit(ancestor.process, "SIGKILL")
+				r.advance(gracePeriod + 2*termPeriod)
+				r.expectSignals(vm)
+				r.exit(declarer.process, "SIGKILL")
+				r.advance(gracePeriod + termPeriod)
+				r.expectSignals(vm, "TERM")
+			})
+		})
+	}
+}
+
+// The declaring launcher has no process yet.
+func TestInheritedDomainOfACreatedLauncher(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		ancestor, other := r.launch("ancestor", nil), r.launch("other", withDomain)
+		created := registry.Launcher{SandboxID: "sandbox-created", Domain: "two"}
+		created.Pod = agentapi.PodRef{Namespace: "vms", Name: "created", UID: "uid-created"}
+		created.Container = agentapi.ContainerRef{Name: "compute", ID: "id-created"}
+		created.State = agentapi.StateCreated
+		r.config.Registry.Put(created)
+		vm := r.inheritGroup(ancestor, "/machine/x")
+		r.domains.Run(tie.Domain{Name: "two", UUID: domainUUID, PID: vm.PID})
+		r.executeInherited(vm)
+		r.requestStop(ancestor)
+		r.advance(time.Second)
+		if r.stopRequested(ancestor) {
+			t.Error("the ancestor's stop waits for the domain of the created launcher")
+		}
+		r.exit(ancestor.process, "SIGKILL")
+		r.advance(gracePeriod + 2*termPeriod)
+		r.expectSignals(vm)
+		r.expectPhase(other, agentapi.PhaseRegistered)
+	})
+}
+
+// Without proof of another launcher's domain, an emulator belongs to the launcher from which it
+// descends.
+func TestInheritedEmulatorWithoutAnotherClaim(t *testing.T) {
+	for name, start := range map[string]func(*rig, launcher) host.Process{
+		"inside the launcher's cgroup": func(r *rig, l launcher) host.Process {
+			vm := r.startProcess(l.cgroup)
+			r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
+			return vm
+		},
+		"no record": func(r *rig, l launcher) host.Process {
+			return r.inheritGroup(l, "/machine/x")
+		},
+		"the record of an undeclared domain": func(r *rig, l launcher) host.Process {
+			vm := r.inheritGroup(l, "/machine/x")
+			r.domains.Run(tie.Domain{Name: "three", UUID: domainUUID, PID: vm.PID})
+			return vm
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(r *rig) {
+				ancestor, other := r.launch("ancestor", nil), r.launch("other", withDomain)
+				vm := start(r, ancestor)
+				r.executeInherited(vm)
+				r.expectPhase(ancestor, agentapi.PhaseActive, agentapi.VMRunning)
+				r.expectPhase(other, agentapi.PhaseRegistered)
+				r.exit(ancestor.process, "SIGKILL")
+				r.expectSignals(vm, "TERM")
+			})
+		})
+	}
+}
+
+// Without libvirt's records, the launcher of the VM process is unknown.
+func TestInheritedEmulatorWithUnknownRecords(t *testing.T) {
+	for name, fault := range map[string]struct{ set, clear func(*lifecycletest.Domains) }{
+		"all": {
+			func(d *lifecycletest.Domains) { d.Fail(errNoAnswer) },
+			func(d *lifecycletest.Domains) { d.Fail(nil) },
+		},
+		"one": {
+			func(d *lifecycletest.Domains) { d.Break(tie.Domain{Name: "one"}) },
+			func(d *lifecycletest.Domains) { d.Break() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(r *rig) {
+				ancestor := r.launch("ancestor", nil)
+				r.launch("declarer", withDomain)
+				fault.set(r.domains)
+				vm := r.inheritGroup(ancestor, "/machine/x")
+				r.executeInherited(vm)
+				r.exit(ancestor.process, "SIGKILL")
+				r.advance(time.Minute)
+				r.expectSignals(vm)
+				fault.clear(r.domains)
+				r.advance(time.Minute)
+				r.expectSignals(vm, "TERM")
+			})
+		})
+	}
+}
+
+// A domain of no other launcher stays with its launcher, however often the agent scans.
+func TestInheritedDomainStaysWithItsLauncher(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		ancestor := r.launch("ancestor", nil)
+		r.launch("other", withDomain)
+		vm := r.inheritGroup(ancestor, "/machine/x")
+		r.domains.Run(tie.Domain{Name: "three", UUID: domainUUID, PID: vm.PID})
+		r.executeInherited(vm)
+		for range 3 {
+			r.DomainsChanged()
+			r.advance(time.Second)
+		}
+		started := slices.DeleteFunc(r.recorder.Reasons(), func(reason agentapi.Reason) bool {
+			return reason != agentapi.ReasonVMStarted
+		})
+		if len(started) != 1 {
+			t.Errorf("%d Events VMStarted, want 1", len(started))
+		}
+	})
+}
