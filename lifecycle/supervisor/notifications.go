@@ -46,7 +46,7 @@ func (s *Supervisor) Reconciled() {
 	s.enqueue(func(ctx context.Context) {
 		rescan := !s.reconciled
 		s.reconciled = true
-		for _, t := range s.ties {
+		for t := range s.withFormer() {
 			rescan = rescan || t.othersUnknown
 			t.othersUnknown = false
 		}

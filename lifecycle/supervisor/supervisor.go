@@ -75,7 +75,8 @@ type Supervisor struct {
 	terms        tie.Terms              // Config.Terms, or those of SetTerms
 	ties         map[string]*managedTie // by container ID
 	byGroup      map[uint64]*managedTie
-	stopHandlers map[string]bool // UIDs of pods with a stop handler
+	stopHandlers map[string]bool        // UIDs of pods with a stop handler
+	former       map[string]*managedTie // dropped ties by their declared domain
 	scans        scanQueue
 	resyncing    resyncState
 	background   sync.WaitGroup
@@ -97,6 +98,9 @@ type managedTie struct {
 	lateReported map[host.Process]bool
 	scanDue      bool // a timer will start a scan
 	dropScanDue  bool // a timer will start the last scan
+	// a timer will start a scan for helpers of ended VMs
+	helperScanDue   bool
+	helpersReported bool
 
 	supervisedSince host.Boottime
 	restored        bool          // from the store
@@ -116,6 +120,7 @@ func New(cfg Config) *Supervisor {
 		wake:         make(chan struct{}, 1),
 		terms:        cfg.Terms,
 		ties:         map[string]*managedTie{},
+		former:       map[string]*managedTie{},
 		byGroup:      map[uint64]*managedTie{},
 		stopHandlers: map[string]bool{},
 		scans:        scanQueue{requested: map[*managedTie]uint64{}},

@@ -64,11 +64,15 @@ func (s *Supervisor) addTie(record tie.Tie) *managedTie {
 	if record.LauncherGone != "" {
 		t.keepUntil = t.supervisedSince.Add(keepPeriod)
 	}
-	s.ties[record.Launcher.Container.ID] = t
-	s.mu.Lock()
-	s.podTies[record.Launcher.Pod.UID]++
-	s.mu.Unlock()
+	s.attachTie(t)
 	return t
+}
+
+func (s *Supervisor) attachTie(t *managedTie) {
+	s.ties[t.Launcher.Container.ID] = t
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.podTies[t.Launcher.Pod.UID]++
 }
 
 // isCurrent reports whether the supervisor still has this tie.
@@ -184,5 +188,6 @@ func (s *Supervisor) dropTie(ctx context.Context, t *managedTie) {
 	s.updateStopHandlers(podUID, reconnectWait)
 	s.Registry.Release(id)
 	s.logger(t).Info("the launcher and its VM processes have ended", "why", t.Why)
+	s.keepFormer(t)
 	s.requestPodScans(ctx, podUID)
 }
