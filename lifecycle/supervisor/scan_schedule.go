@@ -10,6 +10,9 @@ const (
 	// do at once.
 	forkDelay = 500 * time.Millisecond
 
+	// helperDelay is the time between two scans for the helpers of an ended VM.
+	helperDelay = time.Second
+
 	// domainScanInterval is the shortest time between two scans for domains.
 	domainScanInterval = 250 * time.Millisecond
 )
@@ -52,10 +55,10 @@ func (s *Supervisor) scanDomainsAgain(ctx context.Context) {
 	s.scanUngrouped(ctx)
 }
 
-// scanUngrouped requests one scan for these launchers, and reports whether there are any. The
-// request names only the ties that wait for a scan, and one other.
+// scanUngrouped requests one scan for these launchers and former ones, and reports whether there
+// are any. The request names only the ties that wait for a scan, and one other.
 func (s *Supervisor) scanUngrouped(ctx context.Context) bool {
-	found := false
+	found := len(s.former) > 0 && s.Domains != nil
 	for _, t := range s.ties {
 		withDomain := t.Launcher.Domain != "" && s.Domains != nil
 		withoutGroup := t.Launcher.Group == 0 && t.Launcher.Cgroup != ""
