@@ -33,7 +33,7 @@ type supervision struct {
 // makeSupervisor makes the supervisor. If the kernel cannot track processes, the agent
 // continues without one: memory-lock limits and cgroup settings do not need it.
 func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
-	t, err := openTracker(ctx, a.config, a.policy(), a.logger)
+	t, err := openTracker(ctx, a.config, a.policy(), a.logger, a.reportCrowd)
 	if errors.Is(err, bpf.ErrUnsupported) || deniesPins(err) {
 		a.trackerErr = err
 		a.logger.Error("VM processes are not tied to their pods", "error", err)
@@ -66,7 +66,7 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		ReportAlive:  a.presence.confirm,
 		AfterAbsence: a.presence.resume,
 	}
-	if d := nodeDomains(a.policy()); d != nil {
+	if d := nodeDomains(a.policy(), a.logger); d != nil {
 		config.Domains = d
 	}
 	s.Supervisor = supervisor.New(config)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-vm/mooring/api/policy"
@@ -29,15 +30,16 @@ type tracker struct {
 	*bpf.Tracker
 	cgroup    string // mount point of the hierarchy
 	leftovers leftovers
+	crowds    *crowds
 }
 
 var _ supervisor.Tracker = (*tracker)(nil)
 
 // openTracker loads the tracker, or takes over its pins. While another agent has the pins
 // open, it waits for at most busyTimeout.
-func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.Logger) (
-	*tracker, error,
-) {
+func openTracker(
+	ctx context.Context, c Config, p *policy.Policy, logger *slog.Logger, report reportCrowd,
+) (*tracker, error) {
 	options := bpf.Options{Dir: c.BPFDir, Emulators: p.Lifecycle.Emulators, Logger: logger}
 	var opened *bpf.Tracker
 	open := func(context.Context) (bool, error) {
@@ -57,7 +59,7 @@ func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.L
 		return nil, errors.Join(fmt.Errorf("track the processes of launchers: %w", err),
 			opened.Close())
 	}
-	t := &tracker{Tracker: opened, cgroup: c.Cgroup}
+	t := &tracker{Tracker: opened, cgroup: c.Cgroup, crowds: newCrowds(report)}
 	t.leftovers.reset(registered)
 	return t, nil
 }
@@ -68,7 +70,14 @@ func (t *tracker) Register(cgroup string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	t.crowds.name(group, cgroup)
 	return group, t.leftovers.claim(group, t.Tracker.Register)
+}
+
+// Unregister implements [supervisor.Tracker].
+func (t *tracker) Unregister(group uint64) error {
+	t.crowds.forget(group)
+	return t.Tracker.Unregister(group)
 }
 
 // groupOf returns the kernel's ID of a cgroup.
@@ -86,8 +95,10 @@ func (t *tracker) Bind(p host.Process, group uint64) error {
 }
 
 // Watch implements [supervisor.Tracker].
-func (t *tracker) Watch(p host.Process) error {
-	return withErrGone(t.Tracker.Watch(kernelProcess(p)))
+func (t *tracker) Watch(p host.Process) (host.Process, error) {
+	exact, err := t.Tracker.Watch(kernelProcess(p))
+	p.StartTime = exact.StartTime
+	return p, withErrGone(err)
 }
 
 // withErrGone wraps host.ErrGone around the error for an ended process.
@@ -114,19 +125,33 @@ func snapshot(v *bpf.View) ([]supervisor.Tracked, bool, error) {
 	return known, complete, err
 }
 
-// Rescan implements [supervisor.Tracker].
+// Rescan implements [supervisor.Tracker]. Processes without room are no error: the next Rescan adds
+// them if they have room by then.
 func (t *tracker) Rescan() error {
-	_, err := t.Resync()
-	return err
+	changes, err := t.Resync()
+	if err != nil && !errors.Is(err, bpf.ErrFull) {
+		return err
+	}
+	t.crowds.update(changes.NoRoom, time.Now())
+	return nil
 }
+
+// A pod can fill the tracker's ring again and again, so losses start only so many scans of the
+// node. The periodic scan of the supervisor covers the other losses.
+const (
+	lossPeriod = 30 * time.Second
+	lossBurst  = 3
+)
 
 // forwardEvents passes the tracker's events to the supervisor until ctx is done.
 func (t *tracker) forwardEvents(ctx context.Context, s *supervisor.Supervisor) error {
-	var filter eventFilter
+	losses := rate.NewLimiter(rate.Every(lossPeriod), lossBurst)
 	err := t.Events(ctx, func(e bpf.Event) {
 		if e.Kind == bpf.Lost {
-			s.EventsLost()
-		} else if sighting, ok := filter.sighting(&e); ok {
+			if losses.Allow() {
+				s.EventsLost()
+			}
+		} else if sighting, ok := sightingOf(&e); ok {
 			s.ProcessEvent(sighting)
 		}
 	})
@@ -136,35 +161,16 @@ func (t *tracker) forwardEvents(ctx context.Context, s *supervisor.Supervisor) e
 	return fmt.Errorf("the tracker sends no more events: %w", err)
 }
 
-// eventFilter drops events of no interest: launchers execute many programs that are not
-// emulators.
-type eventFilter struct {
-	emulators map[bpf.Process]bool // in sightings so far
-}
-
-// sighting converts an event of an emulator or of a launcher process. ok is false for all
-// other events.
-func (f *eventFilter) sighting(e *bpf.Event) (s supervisor.ProcessEvent, ok bool) {
+// sightingOf converts an event of an emulator or of a launcher process. ok is false for all other
+// events: launchers execute many programs that are not emulators.
+func sightingOf(e *bpf.Event) (s supervisor.ProcessEvent, ok bool) {
 	s.Tracked = trackedProcess(&e.Tracked)
-	switch {
-	case e.Kind == bpf.Exit:
-		delete(f.emulators, e.Process)
+	if e.Kind == bpf.Exit {
 		s.Ended, s.How, s.At = true, exitText(e.Exit), host.Boottime(e.Time)
 		return s, e.Emulator || e.Watched
-	case e.Emulator:
-		if f.emulators == nil {
-			f.emulators = map[bpf.Process]bool{}
-		}
-		f.emulators[e.Process] = true
-		s.Forked = e.Kind == bpf.Fork
-		return s, true
 	}
-	// the emulator executes another program
-	replaced := e.Kind == bpf.Exec && f.emulators[e.Process]
-	if replaced {
-		delete(f.emulators, e.Process)
-	}
-	return s, replaced
+	s.Forked = e.Emulator && e.Kind == bpf.Fork
+	return s, e.Emulator || e.WasEmulator
 }
 
 // exitText describes the end of a process for people.
@@ -180,7 +186,7 @@ func exitText(e bpf.ExitStatus) string {
 
 func trackedProcess(p *bpf.Tracked) supervisor.Tracked {
 	t := supervisor.Tracked{
-		Process: host.Process{PID: p.PID, StartTime: p.Ticks()},
+		Process: host.Process{PID: p.PID, StartTime: p.StartTime},
 		Group:   p.Group,
 		Bound:   p.Bound,
 	}
@@ -191,7 +197,7 @@ func trackedProcess(p *bpf.Tracked) supervisor.Tracked {
 }
 
 func kernelProcess(p host.Process) bpf.Process {
-	return bpf.Process{PID: p.PID, StartTime: p.StartTime * uint64(host.Tick)}
+	return bpf.Process{PID: p.PID, StartTime: p.StartTime}
 }
 
 // readOnlyTracker reads the pins of the agent's tracker and changes nothing. The fence uses
@@ -216,7 +222,7 @@ func (*readOnlyTracker) Unregister(uint64) error { return nil }
 func (*readOnlyTracker) Bind(host.Process, uint64) error { return nil }
 
 // Watch implements [supervisor.Tracker].
-func (*readOnlyTracker) Watch(host.Process) error { return nil }
+func (*readOnlyTracker) Watch(p host.Process) (host.Process, error) { return p, nil }
 
 // Snapshot implements [supervisor.Tracker].
 func (v *readOnlyTracker) Snapshot() ([]supervisor.Tracked, bool, error) { return snapshot(v.View) }
