@@ -48,10 +48,12 @@ type Agent struct {
 	events     *admin.Ring
 	kube       *kubernetes // nil without a kubeconfig
 	listeners  listeners
-	pods       *podserver.Node
-	desired    *podserver.FileStore
-	presence   *presence
-	usage      *usageSampler
+
+	eventLimits eventLimits
+	pods        *podserver.Node
+	desired     *podserver.FileStore
+	presence    *presence
+	usage       *usageSampler
 
 	supervision *supervision // nil if the kernel cannot track processes
 	trackerErr  error        // the reason for a nil supervision
@@ -166,6 +168,7 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		Observer:    a.metrics,
 		Controllers: controllers,
 		NodeMemory:  memory,
+		Inherited:   a.inheritedMemlock,
 		Hook:        usableHook(a.config.Hook, a.logger),
 	}
 	if a.kube != nil {
@@ -191,6 +194,21 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 	return err
 }
 
+// inheritedMemlock returns the RLIMIT_MEMLOCK of the container runtime; nil: unknown.
+func (a *Agent) inheritedMemlock() *host.Rlimit {
+	runtime, _ := a.connection.Status()
+	if runtime.RuntimePID == 0 {
+		return nil
+	}
+	limit, err := a.kernel.MemlockOf(runtime.RuntimePID)
+	if err != nil {
+		a.logger.Warn("the memory lock that containers inherit is unknown", "pid",
+			runtime.RuntimePID, "error", err)
+		return nil
+	}
+	return &limit
+}
+
 func (a *Agent) listen(ctx context.Context) (err error) {
 	a.listeners, err = listenOn(ctx, filepath.Join(a.config.Root, socketName), a.config.Listen)
 	return err
@@ -199,16 +217,18 @@ func (a *Agent) listen(ctx context.Context) (err error) {
 func (a *Agent) registerMetrics(context.Context) error {
 	return a.metrics.Watch(metrics.State{
 		Launchers: a.Launchers, Node: a.Node, Tracker: a.trackerState,
+		Fence: func() (up, known bool) { return fenceUp(a.config.Root) },
 	})
 }
 
-// recorders returns all receivers of events: metrics, admin API and Kubernetes.
+// recorders returns all receivers of events: metrics, and within the limits of each pod the admin
+// API and Kubernetes.
 func (a *Agent) recorders() registry.Recorder {
-	all := recorders{a.metrics, a.events}
+	limited := recorders{a.events}
 	if a.kube != nil {
-		all = append(all, a.kube.events)
+		limited = append(limited, a.kube.events)
 	}
-	return all
+	return recorders{a.metrics, eventLimiter{limits: &a.eventLimits, next: limited}}
 }
 
 // close closes all sockets and files of New.

@@ -12,21 +12,23 @@ import (
 // ErrSlow is the error of [Subscription.Next] for a reader that is too slow.
 var ErrSlow = errors.New("events came faster than they were read")
 
-// Ring keeps the latest events and passes new events to subscribers. It is safe for
-// concurrent use.
+// Ring keeps the latest events, in equal parts for pods with many, and passes new events to
+// subscribers. It is safe for concurrent use.
 type Ring struct {
 	backlog int
 	buffer  int
 
 	mu          sync.Mutex
 	events      []agentapi.Event // the latest, oldest first
+	counts      map[string]int   // of events, by pod UID
 	subscribers map[*Subscription]struct{}
 }
 
 // NewRing returns a ring that keeps backlog events. It cuts a subscriber off after the
 // subscriber has fallen behind by more than buffer events.
 func NewRing(backlog, buffer int) *Ring {
-	return &Ring{backlog: backlog, buffer: buffer, subscribers: map[*Subscription]struct{}{}}
+	return &Ring{backlog: backlog, buffer: buffer, counts: map[string]int{},
+		subscribers: map[*Subscription]struct{}{}}
 }
 
 // Record adds event. It never blocks on a subscriber.
@@ -34,8 +36,9 @@ func (r *Ring) Record(event agentapi.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, event)
-	if surplus := len(r.events) - r.backlog; surplus > 0 {
-		r.events = r.events[surplus:]
+	r.counts[event.Pod.UID]++
+	if len(r.events) > r.backlog {
+		r.drop()
 	}
 	for s := range r.subscribers {
 		select {
@@ -44,6 +47,23 @@ func (r *Ring) Record(event agentapi.Event) {
 			delete(r.subscribers, s)
 			close(s.live)
 		}
+	}
+}
+
+// drop removes the oldest event of a pod with the most events. So no pod pushes out the events of
+// others. The caller holds mu.
+func (r *Ring) drop() {
+	most := 0
+	for _, n := range r.counts {
+		most = max(most, n)
+	}
+	at := slices.IndexFunc(r.events, func(e agentapi.Event) bool {
+		return r.counts[e.Pod.UID] == most
+	})
+	uid := r.events[at].Pod.UID
+	r.events = slices.Delete(r.events, at, at+1)
+	if r.counts[uid]--; r.counts[uid] == 0 {
+		delete(r.counts, uid)
 	}
 }
 

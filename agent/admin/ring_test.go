@@ -123,3 +123,22 @@ func TestRingConcurrently(t *testing.T) {
 	writing.Wait()
 	reading.Wait()
 }
+
+// A full ring drops the oldest event of the pod with the most events.
+func TestRingKeepsEventsOfQuietPods(t *testing.T) {
+	r := NewRing(4, 10)
+	add := func(pod, message string) {
+		r.Record(agentapi.Event{Pod: agentapi.PodRef{UID: pod}, Message: message})
+	}
+	add("quiet", "q1")
+	for i := range 6 {
+		add("noisy", strconv.Itoa(i))
+	}
+	add("other", "o1")
+	add("other", "o2")
+	s := r.Subscribe()
+	defer s.Close()
+	if diff := cmp.Diff([]string{"q1", "5", "o1", "o2"}, read(t, s, 4)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
