@@ -23,7 +23,7 @@ type Pod interface {
 	Observed() (podapi.Observed, error)
 	Lock(podapi.Lock) error
 	RequireMemory(podapi.MemoryRequirement) error
-	Hold(time.Duration) error                                        // 0 or less ends it
+	Hold(d time.Duration, added podapi.Amount) error                 // 0 or less ends it
 	Lease(ctx context.Context, d time.Duration, reason string) error // likewise
 	Desired() (podapi.Desired, error)
 	Report(podapi.Report) error
@@ -65,6 +65,7 @@ var statuses = map[string]int{
 	podapi.CodeNotFound:  http.StatusNotFound,
 	podapi.CodeRefused:   http.StatusForbidden,
 	podapi.CodeNoVM:      http.StatusConflict,
+	podapi.CodeNoMemory:  http.StatusConflict,
 	podapi.CodeLocked:    http.StatusConflict,
 	podapi.CodeMigrating: http.StatusConflict,
 	podapi.CodeHeld:      http.StatusConflict,
@@ -118,13 +119,13 @@ func (h *podHandler) requireMemory(w http.ResponseWriter, r *http.Request) {
 func (h *podHandler) hold(w http.ResponseWriter, r *http.Request) {
 	request, err := read[podapi.Hold](w, r, podapi.MaxRequest)
 	if err == nil {
-		err = h.pod.Hold(request.Period())
+		err = h.pod.Hold(request.Period(), request.Growth)
 	}
 	h.answer(w, request, err)
 }
 
 func (h *podHandler) endHold(w http.ResponseWriter, _ *http.Request) {
-	h.answer(w, podapi.Hold{}, h.pod.Hold(0))
+	h.answer(w, podapi.Hold{}, h.pod.Hold(0, 0))
 }
 
 func (h *podHandler) lease(w http.ResponseWriter, r *http.Request) {

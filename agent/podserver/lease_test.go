@@ -65,7 +65,7 @@ func (r *rig) leased(uid string) *agentapi.Lease {
 func testHoldWhileALeaseBegins(t *testing.T, r *rig, n *agent.Client) {
 	var held error
 	other := r.Pod("a")
-	r.LeasesUnlessHeld(&leases{rig: r, done: func() { held = other.Hold(time.Minute) }})
+	r.LeasesUnlessHeld(&leases{rig: r, done: func() { held = other.Hold(time.Minute, 0) }})
 	must(t, n.Lease(t.Context(), time.Minute, "migration"))
 	if refusal, ok := errors.AsType[*podserver.Refusal](held); !ok ||
 		refusal.Code != podapi.CodeMigrating {
@@ -85,7 +85,7 @@ func testLease(t *testing.T, r *rig, n *agent.Client) {
 	if other := r.leased("b"); other != nil {
 		t.Errorf("the other pod has a lease: %+v", other)
 	}
-	if err := n.Hold(t.Context(), time.Minute); !errors.Is(err, resize.ErrMigrating) {
+	if err := n.Hold(t.Context(), time.Minute, 0); !errors.Is(err, resize.ErrMigrating) {
 		t.Errorf("error %v of a hold, want ErrMigrating", err)
 	}
 	must(t, n.Lease(t.Context(), 0, ""))
@@ -93,20 +93,20 @@ func testLease(t *testing.T, r *rig, n *agent.Client) {
 	if got := r.leased("a"); got != nil {
 		t.Errorf("lease %+v, want none", got)
 	}
-	must(t, n.Hold(t.Context(), time.Minute))
+	must(t, n.Hold(t.Context(), time.Minute, 0))
 }
 
 func testLeaseHeld(t *testing.T, r *rig, n *agent.Client) {
 	granted := &leases{rig: r}
 	r.LeasesUnlessHeld(granted)
-	must(t, n.Hold(t.Context(), time.Minute))
+	must(t, n.Hold(t.Context(), time.Minute, 0))
 	err := n.Lease(t.Context(), time.Minute, "migration")
 	wantCode(t, err, podapi.CodeHeld)
 	if errors.Is(err, resize.ErrAgent) || errors.Is(err, resize.ErrMigrating) || granted.set != 0 {
 		t.Errorf("error %v, %d leases, want it refused", err, granted.set)
 	}
 	must(t, agent.New(r.serve(t, "b")).Lease(t.Context(), time.Minute, "migration"))
-	must(t, n.Hold(t.Context(), 0))
+	must(t, n.Hold(t.Context(), 0, 0))
 	must(t, n.Lease(t.Context(), time.Minute, "migration"))
 }
 
@@ -129,5 +129,5 @@ func testLeaseNoLauncher(t *testing.T, r *rig, n *agent.Client) {
 func testLeaseFails(t *testing.T, r *rig, n *agent.Client) {
 	r.LeasesUnlessHeld(&leases{rig: r, err: context.DeadlineExceeded})
 	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeFailed)
-	must(t, n.Hold(t.Context(), time.Minute)) // the failed lease is over
+	must(t, n.Hold(t.Context(), time.Minute, 0)) // the failed lease is over
 }

@@ -53,6 +53,8 @@ type Node struct {
 
 	storeMu sync.Mutex // for a change of a stored record
 
+	growths growths
+
 	mu   sync.Mutex
 	pods map[string]*pod // by UID
 

@@ -74,7 +74,7 @@ func (r *rig) granted() uint64 { return uint64(r.registry.Account().Granted) }
 func testObserved(t *testing.T, r *rig, n *agent.Client) {
 	r.kernel.SetLocked(101, gi)
 	want := resize.Limits{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi,
-		Floor: 2 * gi, Available: 8 * gi}
+		Floor: 2 * gi, Available: 8 * gi, Start: "101@2"}
 	got, err := n.Limits(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
@@ -227,13 +227,13 @@ func testHold(t *testing.T, r *rig, n *agent.Client) {
 		_, err := held.Lease(t.Context(), "vms", pod, d, "migration")
 		return err
 	}
-	must(t, n.Hold(t.Context(), time.Minute))
+	must(t, n.Hold(t.Context(), time.Minute, 0))
 	if err := lease("pod-a", time.Minute); err == nil || granted.set != 0 {
 		t.Errorf("a lease started during a resize: %v", err)
 	}
 	must(t, lease("pod-b", time.Minute))
 	must(t, lease("pod-a", 0))
-	must(t, n.Hold(t.Context(), 0))
+	must(t, n.Hold(t.Context(), 0, 0))
 	must(t, lease("pod-a", time.Minute))
 	if granted.set != 3 {
 		t.Errorf("%d leases, want 3", granted.set)
@@ -245,13 +245,13 @@ func testMigrating(t *testing.T, r *rig, n *agent.Client) {
 		r.registry.Update("ID-a", func(l *registry.Launcher) { l.Lease = newLease(until) })
 	}
 	set(time.Now().Add(time.Hour))
-	err := n.Hold(t.Context(), time.Second)
+	err := n.Hold(t.Context(), time.Second, 0)
 	wantCode(t, err, podapi.CodeMigrating)
 	if !errors.Is(err, resize.ErrMigrating) || errors.Is(err, resize.ErrAgent) {
 		t.Errorf("error %v, want ErrMigrating", err)
 	}
 	set(time.Now().Add(-time.Second))
-	must(t, n.Hold(t.Context(), time.Second))
+	must(t, n.Hold(t.Context(), time.Second, 0))
 }
 
 func testChanged(t *testing.T, r *rig, n *agent.Client) {

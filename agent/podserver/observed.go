@@ -24,6 +24,7 @@ func (p *pod) Observed() (podapi.Observed, error) {
 	if err := errors.Join(err, roomErr); err != nil {
 		return podapi.Observed{}, err
 	}
+	room -= min(room, p.node.growths.reservedBeside(p.uid))
 	seen := podapi.Observed{PodMax: podMax, ContainerMax: containerMax,
 		Available: podapi.Amount(room)}
 	return seen, refusalIfGone(p.observeVM(&l, &seen))
@@ -55,7 +56,8 @@ func (p *pod) observeVM(l *registry.Launcher, seen *podapi.Observed) error {
 		return err
 	}
 	locked, err := p.node.Kernel.Locked(vm)
-	seen.VM, seen.Lock, seen.Locked = vm.PID, amount(limit.Soft), podapi.Amount(locked)
+	seen.VM, seen.VMStart = vm.PID, vm.Ticks()
+	seen.Lock, seen.Locked = amount(limit.Soft), podapi.Amount(locked)
 	return err
 }
 

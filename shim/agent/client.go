@@ -81,10 +81,14 @@ func (c *Client) Observed(ctx context.Context) (podapi.Observed, error) {
 // Limits implements [resize.Node].
 func (c *Client) Limits(ctx context.Context) (resize.Limits, error) {
 	s, err := c.Observed(ctx)
+	start := ""
+	if s.VM != 0 && s.VMStart != 0 {
+		start = fmt.Sprintf("%d@%d", s.VM, s.VMStart)
+	}
 	return resize.Limits{
 		PodMax: uint64(s.PodMax), ContainerMax: uint64(s.ContainerMax),
 		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Floor: uint64(s.Floor),
-		Available: uint64(s.Available),
+		Available: uint64(s.Available), Start: start,
 	}, err
 }
 
@@ -111,13 +115,20 @@ func (c *Client) RequireMemory(ctx context.Context, bytes uint64) error {
 	return c.put(ctx, podapi.PathMemoryRequirement, need)
 }
 
-// Hold implements [resize.Node]. It rounds up to whole seconds.
-func (c *Client) Hold(ctx context.Context, d time.Duration) error {
+// Hold implements [resize.Node]. It rounds up to whole seconds. An older agent reserves nothing.
+func (c *Client) Hold(ctx context.Context, d time.Duration, growth uint64) error {
 	if d <= 0 {
 		_, err := ask[json.RawMessage](ctx, c, http.MethodDelete, podapi.PathHold, nil)
 		return err
 	}
-	return c.put(ctx, podapi.PathHold, podapi.Hold{Seconds: seconds(min(d, podapi.MaxHold))})
+	hold := podapi.Hold{Seconds: seconds(min(d, podapi.MaxHold)), Growth: podapi.Amount(growth)}
+	err := c.put(ctx, podapi.PathHold, hold)
+	refused, ok := errors.AsType[*RefusedError](err)
+	if ok && refused.Code == podapi.CodeInvalid && growth > 0 { // it does not know the field
+		hold.Growth = 0
+		err = c.put(ctx, podapi.PathHold, hold)
+	}
+	return err
 }
 
 // Lease prevents the agent from stopping the pod's VM without a request of the pod, for d from now

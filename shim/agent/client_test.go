@@ -70,6 +70,25 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// An older agent does not know the growth of a hold.
+func TestHoldOfOlderAgent(t *testing.T) {
+	var requests []string
+	n := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests = append(requests, string(body))
+		if strings.Contains(string(body), "growth") {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"code":"invalid","message":"unknown field growth"}`)
+			return
+		}
+		_, _ = io.WriteString(w, "{}")
+	})
+	if err := n.Hold(t.Context(), time.Second, 5); err != nil || len(requests) != 2 ||
+		requests[1] != `{"seconds":1}` {
+		t.Errorf("%v, requests %q", err, requests)
+	}
+}
+
 // The agent can read each request.
 func TestQuestions(t *testing.T) {
 	var got string
@@ -87,11 +106,13 @@ func TestQuestions(t *testing.T) {
 			`PUT /v1/lock {"atLeast":"unlimited"}`},
 		{func() error { return n.LowerLock(t.Context(), 5) }, `PUT /v1/lock {"atMost":5}`},
 		{func() error { return n.RequireMemory(t.Context(), 0) }, `PUT /v1/need {"bytes":0}`},
-		{func() error { return n.Hold(t.Context(), 1500*time.Millisecond) },
+		{func() error { return n.Hold(t.Context(), 1500*time.Millisecond, 0) },
 			`PUT /v1/hold {"seconds":2}`},
-		{func() error { return n.Hold(t.Context(), 100*time.Hour) },
+		{func() error { return n.Hold(t.Context(), time.Second, 5) },
+			`PUT /v1/hold {"seconds":1,"growth":5}`},
+		{func() error { return n.Hold(t.Context(), 100*time.Hour, 0) },
 			`PUT /v1/hold {"seconds":3600}`},
-		{func() error { return n.Hold(t.Context(), -1) }, `DELETE /v1/hold `},
+		{func() error { return n.Hold(t.Context(), -1, 0) }, `DELETE /v1/hold `},
 		{func() error { return n.Lease(t.Context(), 1500*time.Millisecond, "migration") },
 			`PUT /v1/lease {"seconds":2,"reason":"migration"}`},
 		{func() error { return n.Lease(t.Context(), time.Hour, "migration") },

@@ -37,9 +37,9 @@ type Node interface {
 	// then only kubelet's own check of used memory protects the VM.
 	RequireMemory(ctx context.Context, bytes uint64) error
 
-	// Hold blocks migrations for a time from now. 0 or less ends the block. The error is
-	// ErrMigrating during a migration.
-	Hold(ctx context.Context, d time.Duration) error
+	// Hold blocks migrations for a time from now, and reserves the node's memory for growth in
+	// bytes. A time of 0 or less ends both. The error is ErrMigrating during a migration.
+	Hold(ctx context.Context, d time.Duration, growth uint64) error
 
 	// Changed returns a channel that receives after possible changes of Limits. It is closed when
 	// ctx ends. It may miss changes while the agent is away.
