@@ -116,6 +116,8 @@ func (f *fence) run(ctx context.Context) error {
 // check acts if the agent is away for too long. After a failed attempt it pauses. The pause doubles
 // with each failure.
 func (f *fence) check(ctx context.Context) {
+	// Before the agent's first start the directory may be missing.
+	_ = touchFile(filepath.Join(f.config.Root, fenceAliveFile))
 	f.refreshPolicy()
 	after := f.policy.Lifecycle.FenceAfter
 	away, starting := f.absence.observe()
@@ -280,7 +282,7 @@ func (f *fence) newSupervision() (v *supervision, err error) {
 		Logger:    f.logger,
 		Terms:     t,
 	}
-	if d := nodeDomains(f.policy); d != nil {
+	if d := nodeDomains(f.policy, f.logger); d != nil {
 		config.Domains = d
 	}
 	v.Supervisor = supervisor.New(config)

@@ -38,7 +38,7 @@ func exercised(t *testing.T) *Metrics {
 	m.ActionDone("terminate", nil)
 	m.ActionDone("kill", errors.New("not permitted"))
 	m.NotificationsDropped()
-	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode,
+	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode, Fence: testFence,
 		Tracker: testTracker}); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +115,7 @@ mooring_events_total{reason="DomainRefused",type="Warning"} 0
 mooring_events_total{reason="GracePeriodRefused",type="Warning"} 0
 mooring_events_total{reason="LauncherHung",type="Warning"} 0
 mooring_events_total{reason="LeaseExpired",type="Warning"} 0
+mooring_events_total{reason="LimitLowered",type="Normal"} 0
 mooring_events_total{reason="LimitMissing",type="Warning"} 1
 mooring_events_total{reason="LimitRepaired",type="Normal"} 0
 mooring_events_total{reason="LimitYielded",type="Normal"} 0
@@ -127,6 +128,7 @@ mooring_events_total{reason="ResizeFailed",type="Warning"} 0
 mooring_events_total{reason="ResizeStarted",type="Normal"} 0
 mooring_events_total{reason="StopConfirmed",type="Normal"} 0
 mooring_events_total{reason="StopRequested",type="Normal"} 0
+mooring_events_total{reason="TrackerFull",type="Warning"} 0
 mooring_events_total{reason="VMGone",type="Normal"} 0
 mooring_events_total{reason="VMKilled",type="Warning"} 0
 mooring_events_total{reason="VMShutdown",type="Normal"} 0
@@ -193,7 +195,8 @@ mooring_vm_actions_total{action="terminate",status="ok"} 1
 }
 
 func TestWatchTwice(t *testing.T) {
-	if err := exercised(t).Watch(State{Launchers: testLaunchers, Node: testNode}); err == nil {
+	if err := exercised(t).Watch(State{Launchers: testLaunchers, Node: testNode,
+		Fence: testFence}); err == nil {
 		t.Error("no error")
 	}
 }

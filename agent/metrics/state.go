@@ -9,11 +9,14 @@ import (
 )
 
 // State holds the sources of the gauges. Every scrape calls the functions, concurrently with
-// others. They must answer from memory, except that Tracker may read the kernel's maps.
+// others. They must answer from memory, except that Tracker may read the kernel's maps, and Fence
+// the times of a file.
 type State struct {
 	Launchers func() []agentapi.Launcher
 	Node      func() agentapi.Node
 	Tracker   func() agentapi.Tracker // nil without a tracker
+	// Fence reports whether a fence runs; known is false if none has run since the node booted.
+	Fence func() (up, known bool)
 }
 
 // Watch adds gauges for the state of the agent, its launchers and the tracker. It must be
@@ -35,6 +38,7 @@ type stateCollector struct {
 	vms          *prometheus.Desc
 	policy       *prometheus.Desc
 	synchronized *prometheus.Desc
+	fence        *prometheus.Desc
 	granted      *prometheus.Desc
 	maximum      *prometheus.Desc
 	unlimited    *prometheus.Desc
@@ -51,6 +55,8 @@ func newStateCollector(state State) *stateCollector {
 			"mode"),
 		synchronized: describe("nri_synchronized",
 			"1 while the container runtime calls the agent for every container, 0 otherwise."),
+		fence: describe("fence_up",
+			"1 while the node's fence runs, 0 after it has ended; absent if none has run."),
 		granted: describe("memlock_granted_bytes",
 			"Sum of the finite memory-lock limits of launchers."),
 		maximum: describe("memlock_max_bytes",
@@ -67,7 +73,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{c.launchers, c.phases, c.vms, c.policy, c.synchronized,
-		c.granted, c.maximum, c.unlimited} {
+		c.fence, c.granted, c.maximum, c.unlimited} {
 		descs <- desc
 	}
 }
@@ -90,6 +96,9 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	node := c.state.Node()
 	set(c.policy, 1, node.Mode)
 	set(c.synchronized, truth(node.NRI.State == agentapi.NRISynchronized))
+	if up, known := c.state.Fence(); known {
+		set(c.fence, truth(up))
+	}
 	set(c.granted, float64(node.Memlock.Granted))
 	set(c.unlimited, float64(node.Memlock.Unlimited))
 	if node.Memlock.Max > 0 {

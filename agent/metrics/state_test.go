@@ -10,6 +10,9 @@ import (
 )
 
 const wantGauges = `
+# HELP mooring_fence_up 1 while the node's fence runs, 0 after it has ended; absent if none has run.
+# TYPE mooring_fence_up gauge
+mooring_fence_up 1
 # HELP mooring_launcher_phases Launcher containers with tracked VM processes, by phase.
 # TYPE mooring_launcher_phases gauge
 mooring_launcher_phases{phase="Active"} 1
@@ -46,7 +49,8 @@ mooring_vms{state="Stopping"} 0
 `
 
 func TestGauges(t *testing.T) {
-	collector := newStateCollector(State{Launchers: testLaunchers, Node: testNode})
+	collector := newStateCollector(State{Launchers: testLaunchers, Node: testNode,
+		Fence: testFence})
 	if err := testutil.CollectAndCompare(collector, strings.NewReader(wantGauges)); err != nil {
 		t.Error(err)
 	}
@@ -58,6 +62,7 @@ func TestGaugesOfAnAgentThatKnowsNothing(t *testing.T) {
 		Node: func() agentapi.Node {
 			return agentapi.Node{NRI: agentapi.NRI{State: agentapi.NRIConnected}}
 		},
+		Fence: func() (up, known bool) { return false, false },
 	})
 	const want = `
 # HELP mooring_nri_synchronized 1 while the container runtime calls the agent for every container, 0 otherwise.
@@ -66,11 +71,13 @@ mooring_nri_synchronized 0
 `
 	err := testutil.CollectAndCompare(collector, strings.NewReader(want),
 		"mooring_nri_synchronized",
-		"mooring_memlock_max_bytes")
+		"mooring_memlock_max_bytes", "mooring_fence_up")
 	if err != nil {
 		t.Error(err)
 	}
 }
+
+func testFence() (up, known bool) { return true, true }
 
 func testTracker() agentapi.Tracker {
 	return agentapi.Tracker{

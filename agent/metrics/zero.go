@@ -19,10 +19,11 @@ func (m *Metrics) startAtZero() {
 		agentapi.ReasonGracePeriodRefused, agentapi.ReasonDomainRefused,
 		agentapi.ReasonDomainClaimed, agentapi.ReasonLeaseExpired,
 		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, // failed actions
-		agentapi.ReasonResizeFailed,
+		agentapi.ReasonResizeFailed, agentapi.ReasonTrackerFull,
 	)
 	m.eventsAtZero(agentapi.Normal,
-		agentapi.ReasonLimitRepaired, agentapi.ReasonLimitYielded, agentapi.ReasonWouldSet,
+		agentapi.ReasonLimitRepaired, agentapi.ReasonLimitYielded, agentapi.ReasonLimitLowered,
+		agentapi.ReasonWouldSet,
 		agentapi.ReasonVMStarted, agentapi.ReasonVMGone, agentapi.ReasonStopRequested,
 		agentapi.ReasonStopConfirmed,
 		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, agentapi.ReasonResizeStarted,
