@@ -7,6 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/bpf"
+	"github.com/mooring-vm/mooring/internal/kubeclient"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/plugin"
 )
@@ -35,6 +36,7 @@ func (a *Agent) Node() agentapi.Node {
 		Runtime: agentapi.Runtime{Name: status.RuntimeName, Version: status.RuntimeVersion},
 		Memlock: account,
 		Tracker: a.trackerState(),
+		InPod:   a.config.Kubeconfig == kubeclient.InCluster,
 
 		Headroom: headroomOf(a.policy()),
 	}

@@ -12,7 +12,7 @@ const cgroupRoot = "/sys/fs/cgroup"
 // cgroupV2 checks that the unified hierarchy is mounted at its usual place.
 func cgroupV2(_ context.Context, s *survey) finding {
 	const mend = "boot with systemd.unified_cgroup_hierarchy=1"
-	mounts, err := s.read("/proc/mounts")
+	mounts, err := s.mounts()
 	if err != nil {
 		return finding{Unknown, err.Error(), "the mounts cannot be read", "mount procfs at /proc"}
 	}

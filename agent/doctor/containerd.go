@@ -9,7 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-const asRoot = "run as root"
+// Remedies of facts that the caller cannot read.
+const (
+	asRoot = "run as root"
+	onNode = "run `mooring doctor` on the node itself: the agent's pod may not read this"
+)
 
 // containerd checks the version of the container runtime.
 func containerd(_ context.Context, s *survey) finding {

@@ -45,6 +45,12 @@ type Machine struct {
 	// Root is the node's root file system.
 	Root fs.FS
 
+	// InPod reports that the checks run in the agent's pod. Some facts are not visible there.
+	InPod bool
+
+	// AgentRoot is the root file system of the agent. If it is nil, it is Root.
+	AgentRoot fs.FS
+
 	// Config is the path of containerd's configuration. If it is empty, the checks take the path
 	// from the running containerd, or else the default path.
 	Config string
@@ -135,6 +141,9 @@ func Examine(ctx context.Context, m Machine) Report {
 	var r Report
 	for _, c := range checks() {
 		f := c.run(ctx, s)
+		if m.InPod && f.mend == asRoot {
+			f.mend = onNode
+		}
 		r.Findings = append(r.Findings, Finding{
 			Check: c.name, Status: f.status, Found: f.found, Means: f.means, Mend: f.mend,
 		})

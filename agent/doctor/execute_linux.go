@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +16,8 @@ const runTimeout = 10 * time.Second
 
 // runVersion runs a program with --version, unless a user other than root could have written it.
 // See Machine.Version.
-func runVersion(ctx context.Context, path string, pid int) (string, error) {
-	resolved, err := filepath.EvalSymlinks(path)
+func (h hostFS) runVersion(ctx context.Context, path string, pid int) (string, error) {
+	resolved, err := h.resolve(path)
 	if err != nil {
 		return "", err
 	}
@@ -31,6 +33,9 @@ func runVersion(ctx context.Context, path string, pid int) (string, error) {
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	out, err := cmd.Output()
+	if h != "/" && errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s was not run: it needs libraries of the node", path)
+	}
 	if err != nil {
 		return "", fmt.Errorf("run %s --version: %w", resolved, err)
 	}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"strings"
 
@@ -50,6 +51,10 @@ func (s *survey) kubeletVersion(ctx context.Context, pid int) (string, error) {
 		return "", errNotChecked
 	}
 	exe, err := fs.ReadLink(s.Root, fsPath(procPath(pid, "exe")))
+	if s.InPod && errors.Is(err, fs.ErrPermission) { // the link needs CAP_SYS_PTRACE
+		exe, err = s.commandPath(pid, "kubelet")
+		pid = 0
+	}
 	if err != nil {
 		return "", err
 	}

@@ -13,13 +13,18 @@ import (
 
 const (
 	bpffsRoot     = "/sys/fs/bpf"
-	hookPath      = "/usr/local/libexec/mooring/mooring-hook"
 	defaultPolicy = "/etc/mooring/policy.yaml"
+)
+
+// Paths of the launchers' program on the node: of the unit and of the DaemonSet.
+const (
+	unitHook = "/usr/local/libexec/mooring/mooring-hook"
+	podHook  = "/opt/mooring/libexec/mooring-hook"
 )
 
 // bpffs checks the file system of the tracker's maps, which must outlive the agent.
 func bpffs(_ context.Context, s *survey) finding {
-	mounts, err := s.read("/proc/mounts")
+	mounts, err := s.mounts()
 	if err != nil {
 		return finding{Unknown, err.Error(), "the mounts cannot be read", "mount procfs at /proc"}
 	}
@@ -71,6 +76,10 @@ func tracker(_ context.Context, s *survey) finding {
 
 // hook checks the program for the preStop hooks of pods.
 func hook(_ context.Context, s *survey) finding {
+	hookPath := unitHook
+	if s.InPod || !s.exists(unitHook) && s.exists(podHook) {
+		hookPath = podHook
+	}
 	info, err := fs.Stat(s.Root, fsPath(hookPath))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -103,7 +112,11 @@ func nodeLibvirt(_ context.Context, s *survey) finding {
 		inPolicy = "the node policy names the node's libvirt, if there is one"
 	)
 	path := cmp.Or(s.agent.Policy, defaultPolicy)
-	text, err := fs.ReadFile(s.Root, fsPath(path))
+	root := s.Root
+	if s.AgentRoot != nil {
+		root = s.AgentRoot
+	}
+	text, err := fs.ReadFile(root, fsPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return finding{OK, "no node policy at " + path, noOwner, ""}
 	}

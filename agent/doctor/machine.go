@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"errors"
@@ -17,19 +18,31 @@ import (
 
 // Options are the places of files and sockets on this machine.
 type Options struct {
-	RuntimeEndpoint string // of CRI: unix:///path, or the path
-	AgentSocket     string
-	Config          string // of containerd; empty: the one of the running containerd
+	// Host is where the node's root file system is mounted: "/" on the node, another path in the
+	// agent's pod. The pod must have the node's PID namespace. Empty means "/".
+	Host string
+
+	// RuntimeEndpoint is the node's socket for CRI: unix:///path, or the path. Empty: that of
+	// containerd, k3s or RKE2.
+	RuntimeEndpoint string
+
+	AgentSocket string // in the file system of this program
+	Config      string // of containerd on the node; empty: the one of the running containerd
 }
 
 // ThisMachine returns the machine of this program.
 func ThisMachine(o Options) Machine {
-	return Machine{
-		Root:       os.DirFS("/"),
+	host := hostFS(cmp.Or(o.Host, "/"))
+	m := Machine{
+		Root:       host,
 		Config:     o.Config,
 		LoadConfig: loadConfig,
 		Runtime: func(ctx context.Context) (Runtime, error) {
-			return queryRuntime(ctx, strings.TrimPrefix(o.RuntimeEndpoint, "unix://"))
+			socket, err := host.runtimeSocket(strings.TrimPrefix(o.RuntimeEndpoint, "unix://"))
+			if err != nil {
+				return Runtime{}, err
+			}
+			return queryRuntime(ctx, socket)
 		},
 		BuildInfo: func(pid int) (*debug.BuildInfo, error) {
 			return buildinfo.ReadFile(procPath(pid, "exe"))
@@ -37,8 +50,12 @@ func ThisMachine(o Options) Machine {
 		Agent:   func(ctx context.Context) (Agent, error) { return queryAgent(ctx, o.AgentSocket) },
 		PodDirs: func() error { return poddir.CheckMount(filepath.Dir(o.AgentSocket)) },
 		Peers:   peersOf,
-		Version: runVersion,
+		Version: host.runVersion,
 	}
+	if host != "/" {
+		m.seeFromPod(host)
+	}
+	return m
 }
 
 func queryAgent(ctx context.Context, socket string) (Agent, error) {

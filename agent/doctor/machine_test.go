@@ -164,15 +164,15 @@ func TestCheckTrusted(t *testing.T) {
 
 // A program runs only if it is trusted and the given process runs the same file.
 func TestRunVersion(t *testing.T) {
-	out, err := runVersion(t.Context(), "/bin/cat", 0)
+	out, err := hostFS("/").runVersion(t.Context(), "/bin/cat", 0)
 	if err != nil || !strings.Contains(out, "cat") {
 		t.Errorf("%q, %v", out, err)
 	}
-	if _, err := runVersion(t.Context(), "/bin/cat", os.Getpid()); err == nil ||
+	if _, err := hostFS("/").runVersion(t.Context(), "/bin/cat", os.Getpid()); err == nil ||
 		!strings.Contains(err.Error(), "runs another file") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := runVersion(t.Context(), "/bin/false", 0); err == nil ||
+	if _, err := hostFS("/").runVersion(t.Context(), "/bin/false", 0); err == nil ||
 		!strings.Contains(err.Error(), "run /") {
 		t.Errorf("error %v", err)
 	}
@@ -183,7 +183,7 @@ func TestRunVersion(t *testing.T) {
 	if err := os.Chmod(own, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runVersion(t.Context(), own, 0); err == nil ||
+	if _, err := hostFS("/").runVersion(t.Context(), own, 0); err == nil ||
 		!strings.Contains(err.Error(), "users other than root") {
 		t.Errorf("error %v", err)
 	}

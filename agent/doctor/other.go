@@ -14,4 +14,6 @@ func peerInodes(string) (map[uint32]bool, error) { return nil, errors.ErrUnsuppo
 
 func peerPID(net.Conn) int { return 0 }
 
-func runVersion(context.Context, string, int) (string, error) { return "", errors.ErrUnsupported }
+func (hostFS) runVersion(context.Context, string, int) (string, error) {
+	return "", errors.ErrUnsupported
+}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -31,13 +32,27 @@ func (s *survey) onlyProcess(name string) int {
 	return 0
 }
 
+// commandLine returns the arguments of a process, beginning with its program.
+func (s *survey) commandLine(pid int) ([]string, error) {
+	line, err := s.read(procPath(pid, "cmdline"))
+	return strings.Split(strings.TrimRight(line, "\x00"), "\x00"), err
+}
+
+// commandPath returns the path of a program in the command line of its process.
+func (s *survey) commandPath(pid int, program string) (string, error) {
+	args, err := s.commandLine(pid)
+	if err == nil && (!path.IsAbs(args[0]) || path.Base(args[0]) != program) {
+		err = fmt.Errorf("its command line begins with %q: want the path of %s", args[0], program)
+	}
+	return args[0], err
+}
+
 // commandFlag returns the value of a flag in a process's command line, or "".
 func (s *survey) commandFlag(pid int, names ...string) string {
-	line, err := s.read(procPath(pid, "cmdline"))
+	args, err := s.commandLine(pid)
 	if err != nil {
 		return ""
 	}
-	args := strings.Split(strings.TrimRight(line, "\x00"), "\x00")
 	for i, arg := range args {
 		for _, name := range names {
 			if value, ok := strings.CutPrefix(arg, name+"="); ok {

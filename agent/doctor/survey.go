@@ -52,6 +52,14 @@ func (s *survey) read(path string) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
+// mounts returns the node's mounts. In a pod, /proc/mounts would have those of the container.
+func (s *survey) mounts() (string, error) {
+	if s.InPod {
+		return s.read(procPath(1, "mounts"))
+	}
+	return s.read("/proc/mounts")
+}
+
 func (s *survey) exists(path string) bool {
 	_, err := fs.Lstat(s.Root, fsPath(path))
 	return err == nil

@@ -16,6 +16,7 @@ import (
 func TestMountsPropagate(t *testing.T) {
 	for name, container := range map[string]corev1.Container{
 		"libvirt": podSpec(t).Containers[0], "bpf": podSpec(t).Containers[0],
+		"root":    podSpec(t).Containers[0],
 		"mooring": fenceSpec(t).Containers[0],
 	} {
 		at := slices.IndexFunc(container.VolumeMounts,
@@ -26,6 +27,29 @@ func TestMountsPropagate(t *testing.T) {
 			t.Errorf("%s has %s with propagation %v", container.Name, mount.MountPath,
 				mount.MountPropagation)
 		}
+	}
+}
+
+// TestDoctorSeesTheNode expects the node's root file system, read-only, where the doctor looks for
+// it.
+func TestDoctorSeesTheNode(t *testing.T) {
+	spec := podSpec(t)
+	agent := spec.Containers[0]
+	env := slices.IndexFunc(agent.Env, func(v corev1.EnvVar) bool { return v.Name == "MOORING_HOST" })
+	if env < 0 {
+		t.Fatal("the agent's container has no MOORING_HOST")
+	}
+	mount := slices.IndexFunc(agent.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == agent.Env[env].Value
+	})
+	if mount < 0 || !agent.VolumeMounts[mount].ReadOnly {
+		t.Fatalf("no read-only mount at %s", agent.Env[env].Value)
+	}
+	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == agent.VolumeMounts[mount].Name
+	})
+	if path := spec.Volumes[volume].HostPath.Path; path != "/" || !spec.HostPID {
+		t.Errorf("mounts %s of the node, hostPID %v", path, spec.HostPID)
 	}
 }
 

@@ -35,12 +35,13 @@ func TestNodeCleanup(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(host, dir, "left"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if !mounted(spec.InitContainers[0], "/host"+filepath.Dir(dir)) {
-			t.Errorf("the node's %s is not mounted", filepath.Dir(dir))
-		}
 	}
-	if !mounted(spec.InitContainers[0], "/host"+filepath.Dir(node.Root)) {
-		t.Errorf("the node's %s is not mounted", filepath.Dir(node.Root))
+	// To unmount /sys/fs/bpf, the pod needs the parent's mount.
+	for _, dir := range []string{filepath.Dir(filepath.Dir(node.BPFDir)),
+		filepath.Dir(node.Hooks[1]), filepath.Dir(node.Root)} {
+		if !mounted(spec.InitContainers[0], "/host"+dir) {
+			t.Errorf("the node's %s is not mounted", dir)
+		}
 	}
 	var args []string
 	for _, arg := range spec.InitContainers[0].Args {
@@ -64,7 +65,7 @@ func TestNodeCleanup(t *testing.T) {
 func TestNodeConfigure(t *testing.T) {
 	for restart, values := range map[bool]string{false: "containerd.configure=true",
 		true: "containerd.configure=true,containerd.restart=true"} {
-		spec := agentSpec(t, render(t, "--set="+values))
+		spec := agentSpec(t, render(t, "--is-upgrade", "--set="+values))
 		last := len(spec.InitContainers) - 1
 		c := spec.InitContainers[last]
 		if c.Name != "containerd" || !*c.SecurityContext.Privileged || !mounted(c, "/host") ||
@@ -77,10 +78,10 @@ func TestNodeConfigure(t *testing.T) {
 		}) {
 			t.Errorf("%s: no volume %s with the node's files", values, root)
 		}
-		if slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
-			return mounted(c, "/host")
+		if slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == root && !m.ReadOnly
 		}) {
-			t.Errorf("%s: the agent has the node's files, too", values)
+			t.Errorf("%s: the agent can write the node's files, too", values)
 		}
 		host := t.TempDir()
 		c.Args[slices.Index(c.Args, "--root=/host")] = "--root=" + host
