@@ -20,10 +20,6 @@ import (
 )
 
 const (
-	// answerAge is the age from which on a node's state counts as no answer: three heartbeats of
-	// the agent.
-	answerAge = 3 * time.Minute
-
 	agentSelector = "app.kubernetes.io/name=mooring,app.kubernetes.io/component=agent"
 	nodeStates    = "nodestates"
 )
@@ -33,12 +29,15 @@ const (
 	answerReady    = "Ready"
 	answerNotReady = "NotReady"
 	answerNone     = "NoAnswer"
+	// answerNoAgent is a node whose agent was a pod, and has none now: its DaemonSet does not
+	// select the node any more, or is gone.
+	answerNoAgent = "NoAgent"
 )
 
 // fleetNode is a node with an agent, or with a pod that is to run one.
 type fleetNode struct {
 	name   string
-	answer string // answerReady, answerNotReady or answerNone
+	answer string // answerReady, answerNotReady, answerNone or answerNoAgent
 	reason string // of another answer than answerReady
 	state  *v1alpha1.NodeState
 }
@@ -46,7 +45,8 @@ type fleetNode struct {
 // fleet has the nodes of a cluster by name.
 type fleet struct {
 	nodes []fleetNode
-	notes []string // unread parts, with reasons
+	pods  map[string]*corev1.Pod // of agents, by node; nil: unknown
+	notes []string               // unread parts, with reasons
 }
 
 // fleetReader reads the fleet from a cluster.
@@ -81,8 +81,11 @@ func (r *fleetReader) read(ctx context.Context) (*fleet, error) {
 	for i := range list.Items {
 		f.nodes = append(f.nodes, r.judge(&list.Items[i]))
 	}
-	if err := r.addSilent(ctx, f); err != nil {
+	switch err := r.readPods(ctx, f); {
+	case isForbidden(err):
 		f.notes = append(f.notes, err.Error())
+	case err != nil:
+		return nil, err
 	}
 	slices.SortFunc(f.nodes, func(a, b fleetNode) int {
 		return cmp.Compare(a.name, b.name)
@@ -98,7 +101,7 @@ func (r *fleetReader) judge(state *v1alpha1.NodeState) fleetNode {
 	switch silent := r.now().Sub(heartbeat); {
 	case heartbeat.IsZero():
 		n.answer, n.reason = answerNone, "the agent has written no state yet"
-	case silent > answerAge:
+	case state.Silent(r.now()):
 		n.answer = answerNone
 		n.reason = "the agent wrote its last state " + duration.HumanDuration(silent) + " ago"
 	case ready == nil || ready.Status != metav1.ConditionTrue:
@@ -110,24 +113,54 @@ func (r *fleetReader) judge(state *v1alpha1.NodeState) fleetNode {
 	return n
 }
 
-// addSilent adds the nodes that have an agent's pod and no state.
-func (r *fleetReader) addSilent(ctx context.Context, f *fleet) error {
-	pods, err := r.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
-		metav1.ListOptions{LabelSelector: agentSelector})
+// readPods adds the nodes that have an agent's pod and no state, and finds those that lost their
+// agent.
+func (r *fleetReader) readPods(ctx context.Context, f *fleet) error {
+	pods, err := r.agentPods(ctx)
 	if err != nil {
-		return clusterError(err, "list", "pods", "nodes without a state are not known")
+		return err
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		node := nodeOf(pod)
+	f.pods = podsByNode(pods)
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		if n.answer == answerNone && f.pods[n.name] == nil && n.state.Status.Node.InPod {
+			n.answer = answerNoAgent
+			n.reason = "no pod of the agent is to run there; " + n.reason
+		}
+	}
+	for node, pod := range f.pods {
 		known := slices.ContainsFunc(f.nodes, func(n fleetNode) bool { return n.name == node })
-		if node != "" && !known {
+		if !known {
 			f.nodes = append(f.nodes, fleetNode{name: node, answer: answerNone,
 				reason: fmt.Sprintf("the agent has written no state; its pod %s/%s is %s",
 					pod.Namespace, pod.Name, pod.Status.Phase)})
 		}
 	}
 	return nil
+}
+
+// podsByNode returns the agent's pod of each node, a running one first.
+func podsByNode(all []corev1.Pod) map[string]*corev1.Pod {
+	pods := map[string]*corev1.Pod{}
+	for i := range all {
+		pod := &all[i]
+		node := nodeOf(pod)
+		if before := pods[node]; node != "" && pod.DeletionTimestamp == nil &&
+			(before == nil || before.Status.Phase != corev1.PodRunning) {
+			pods[node] = pod
+		}
+	}
+	return pods
+}
+
+// agentPods lists the pods of agents.
+func (c *cluster) agentPods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{LabelSelector: agentSelector})
+	if err != nil {
+		return nil, clusterError(err, "list", "pods", "nodes without a state are not known")
+	}
+	return list.Items, nil
 }
 
 // nodeOf returns the node of a DaemonSet's pod, also before the scheduler has bound it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ const (
 
 // statusJSON is the output of `status -o json`: a stable contract. Its lists are never null.
 type statusJSON struct {
-	Healthy  bool          `json:"healthy"` // every node answers and is ready
+	Healthy  bool          `json:"healthy"` // every node with an agent is ready
 	Nodes    []nodeJSON    `json:"nodes"`
 	Refusals []refusalJSON `json:"refusals"`
 	Notes    []string      `json:"notes"` // unread parts, with reasons
@@ -33,7 +32,7 @@ type statusJSON struct {
 // nodeJSON is a node with an agent. Without an answer, the figures are those of its last one.
 type nodeJSON struct {
 	Node        string     `json:"node,omitempty"`
-	Status      string     `json:"status"` // Ready, NotReady or NoAnswer
+	Status      string     `json:"status"` // Ready, NotReady, NoAnswer or NoAgent
 	Reason      string     `json:"reason,omitempty"`
 	Mode        string     `json:"mode,omitempty"`
 	Version     string     `json:"version,omitempty"`
@@ -65,7 +64,8 @@ func (p *Program) statusCommand() *cobra.Command {
 		Long: "Shows each node with an agent: whether it is ready, its policy mode, version\n" +
 			"and launchers. Then shows each refused launcher with the reason. NoAnswer is a\n" +
 			"node whose agent wrote no state in the last three minutes, although it is to\n" +
-			"run there. Without a cluster it shows this node.\n\n" +
+			"run there. NoAgent is a node that had a pod of the agent, and has none now: it\n" +
+			"does not count. Without a cluster it shows this node.\n\n" +
 			"Exit code 1: a node is not ready or does not answer, or no node has an agent.\n" +
 			"--wait waits until all nodes are ready. In a cluster it requires the role\n" +
 			"mooring-view, and the verb \"list\" for pods.",
@@ -227,29 +227,32 @@ func newStatus(launchers []nodeLauncher) *statusJSON {
 
 func (s *statusJSON) add(n nodeJSON) {
 	s.Nodes = append(s.Nodes, n)
-	s.Healthy = !slices.ContainsFunc(s.Nodes,
-		func(n nodeJSON) bool { return n.Status != answerReady })
+	s.Healthy = s.problem() == nil
 }
 
 // problem returns nil for a healthy status.
 func (s *statusJSON) problem() error {
-	switch ready := s.readyNodes(); {
-	case len(s.Nodes) == 0:
+	switch ready, all := s.countNodes(); {
+	case all == 0:
 		return &unhealthyError{"no node has an agent"}
-	case ready < len(s.Nodes):
-		return &unhealthyError{fmt.Sprintf("%d of %d nodes are ready", ready, len(s.Nodes))}
+	case ready < all:
+		return &unhealthyError{fmt.Sprintf("%d of %d nodes are ready", ready, all)}
 	}
 	return nil
 }
 
-func (s *statusJSON) readyNodes() int {
-	ready := 0
+// countNodes counts the nodes that are ready, and those that have an agent.
+func (s *statusJSON) countNodes() (ready, all int) {
 	for _, n := range s.Nodes {
-		if n.Status == answerReady {
+		switch n.Status {
+		case answerReady:
 			ready++
+			all++
+		case answerNone, answerNotReady:
+			all++
 		}
 	}
-	return ready
+	return ready, all
 }
 
 func (p *Program) writeStatus(s *statusJSON, output *outputFlags) error {
