@@ -117,7 +117,8 @@ func (p *Program) Command() *cobra.Command {
 		p.eventsCommand(), p.watchCommand())
 	root.AddCommand(p.leaseCommand(), p.resizeCommand(), p.versionCommand())
 	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.domainCommand(), p.quotaCommand(),
-		p.doctorCommand(), p.nodeCommand(), p.uninstallCommand())
+		p.doctorCommand(), p.sysdumpCommand(), p.nodeCommand(), p.verifyCommand(),
+		p.uninstallCommand())
 	return root
 }
 
