@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/cli/explain"
+	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
 // refusedError reports that the pod would be refused.
@@ -27,6 +29,7 @@ const unknown = "unknown"
 type explainOptions struct {
 	pod, namespace      string
 	memory, controllers string
+	architecture        string
 	granted             string
 	accountsUnknown     bool
 	output              *format
@@ -55,6 +58,9 @@ func (p *Program) explainCommand() *cobra.Command {
 	flags.StringVar(&o.controllers, "controllers", "",
 		"cgroup controllers of the node, such as cpu,io,memory,pids, or unknown (default: this\n"+
 			"machine's)")
+	flags.StringVar(&o.architecture, "architecture", "",
+		"architecture of the node, such as amd64 or arm64 (default: that of the pod's\n"+
+			"nodeSelector, or else this machine's)")
 	flags.StringVar(&o.granted, "granted", "0", "lockable memory granted to other launchers of "+
 		"the node")
 	flags.BoolVar(&o.accountsUnknown, "without-kubernetes", false, "explain for an agent without "+
@@ -80,6 +86,10 @@ func (p *Program) explain(in io.Reader, o explainOptions, policyFile string) err
 	pod, err := o.readPod(in)
 	if err != nil {
 		return err
+	}
+	if o.architecture == "" {
+		node.Architecture = cmp.Or(pod.Spec.NodeSelector[corev1.LabelArchStable],
+			node.Architecture)
 	}
 	explanation := explain.Explain(rules, pod, node)
 	if *o.output == formatJSON {
@@ -138,6 +148,12 @@ func (o explainOptions) node() (explain.Node, error) {
 				o.memory, unknown)
 		}
 		node.Memory = int64(memory)
+	}
+	if o.architecture != "" {
+		if err := kubevirt.CheckArchitecture(o.architecture); err != nil {
+			return node, usage("--architecture: %w", err)
+		}
+		node.Architecture = o.architecture
 	}
 	granted, err := api.ParseBytes(o.granted)
 	if err != nil {

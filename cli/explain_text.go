@@ -55,8 +55,8 @@ func nodeText(n explain.Node) string {
 	if n.Controllers != nil {
 		controllers = "controllers " + strings.Join(n.Controllers, " ")
 	}
-	return fmt.Sprintf("%s, %s, granted to other launchers: %s", memory, controllers,
-		api.Bytes(n.Granted))
+	return fmt.Sprintf("%s, %s, %s, granted to other launchers: %s",
+		cmp.Or(n.Architecture, "architecture unknown"), memory, controllers, api.Bytes(n.Granted))
 }
 
 func writeContainer(w io.Writer, c explain.Container) error {

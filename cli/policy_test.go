@@ -94,6 +94,8 @@ spec:
 `
 
 func TestExplainCommand(t *testing.T) {
+	arm64Pod := strings.Replace(podText, "spec:\n",
+		"spec:\n  nodeSelector: {kubernetes.io/arch: arm64}\n", 1)
 	write(t, map[string]string{
 		"pod.yaml":    podText,
 		"placed.yaml": strings.Replace(podText, "name: vm\n", "name: vm\n  namespace: vms\n", 1),
@@ -136,6 +138,15 @@ func TestExplainCommand(t *testing.T) {
 			"--node-memory"},
 		"node memory": {"", []string{"policy.yaml", "--node-memory=64Gi"}, ExitOK,
 			"memory 64Gi"},
+		"architecture": {"", []string{"policy.yaml", "--architecture=arm64"}, ExitOK, "arm64, memory"},
+		"architecture in the overhead": {"", []string{"policy.yaml", "--architecture=arm64"},
+			ExitOK, "Max locked memory         4740612096"},
+		"architecture of the pod": {arm64Pod, []string{"policy.yaml", "--pod=-"}, ExitOK,
+			"Max locked memory         4740612096"},
+		"architecture by flag first": {arm64Pod, []string{"policy.yaml", "--pod=-",
+			"--architecture=amd64"}, ExitOK, "Max locked memory         4606394368"},
+		"invalid architecture": {"", []string{"policy.yaml", "--architecture=x86_64"}, ExitUsage,
+			`--architecture: "x86_64": want amd64, arm64, s390x or ppc64le`},
 		"no memory known": {"", []string{"policy.yaml", "--node-memory=unknown"}, ExitOK,
 			"memory unknown"},
 		"no such controller": {"", []string{"policy.yaml", "--controllers=cpu,io"}, ExitRefused,

@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -127,7 +126,7 @@ func factsOf(pod *corev1.Pod, c container, node Node) decide.Facts {
 		ServiceAccountKnown: !node.AccountsUnknown,
 		MemoryLimit:         limit,
 		CPUs:                cpus(pod, c),
-		Architecture:        runtime.GOARCH,
+		Architecture:        node.Architecture,
 		NodeMemory:          node.Memory,
 		NodeGranted:         node.Granted,
 		Controllers:         node.Controllers,

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"io/fs"
+	"runtime"
 	"strings"
 )
 
@@ -11,6 +12,8 @@ type Node struct {
 	// lockable memory of other launchers in the node's account
 	Granted     int64    `json:"grantedBytes"`
 	Controllers []string `json:"controllers"` // cgroup controllers; null: unknown
+	// as in Kubernetes, such as amd64; the overhead of a launcher depends on it
+	Architecture string `json:"architecture,omitempty"`
 
 	// AccountsUnknown is set for an agent without a kubeconfig.
 	AccountsUnknown bool `json:"accountsUnknown,omitempty"`
@@ -18,7 +21,7 @@ type Node struct {
 
 // ThisNode returns the facts about this machine. root is its root file system.
 func ThisNode(root fs.FS) Node {
-	n := Node{Memory: totalMemory()}
+	n := Node{Memory: totalMemory(), Architecture: runtime.GOARCH}
 	if content, err := fs.ReadFile(root, "sys/fs/cgroup/cgroup.controllers"); err == nil {
 		n.Controllers = strings.Fields(string(content))
 	}
