@@ -36,6 +36,10 @@ type Domain interface {
 	// RequestMemory sets the requested size of a virtio-mem device.
 	RequestMemory(ctx context.Context, alias string, bytes uint64) error
 
+	// AttachVirtioMem attaches a virtio-mem device with the Cell, Size, Block and Requested size of
+	// d. libvirt since 9.5 needs no memory slot for it.
+	AttachVirtioMem(ctx context.Context, d MemoryDevice) error
+
 	// AttachDIMM plugs a DIMM of the given size into a NUMA cell of the guest.
 	AttachDIMM(ctx context.Context, cell int, bytes uint64) error
 

@@ -69,6 +69,9 @@ type Memory struct {
 	// Slots is the number of memory slots.
 	Slots int
 
+	// HugePage is the size of the largest huge page that backs the guest's memory; 0: none.
+	HugePage uint64
+
 	// Cells is the number of the guest's NUMA cells.
 	Cells int
 

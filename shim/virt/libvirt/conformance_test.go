@@ -62,6 +62,24 @@ func TestQEMUConformance(t *testing.T) {
 	})
 }
 
+func TestQEMUAttach(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: boots a guest")
+	}
+	d := libvirttest.Start(t, false)
+	d.RequireAttach(t)
+	v := d.LinuxVM(t)
+	v.KubeVirt = true
+	virttest.RunAttach(t, func(t *testing.T) virttest.Fixture {
+		c := open(t, d.URI, Options{MaxBackoff: shortPause})
+		return virttest.Fixture{
+			Connection: c,
+			Domain:     bootDefined(t, d, c, v),
+			Defined:    func(t *testing.T) virt.State { return readDefinedOf(t, d) },
+		}
+	})
+}
+
 // startAgain starts a defined domain that is off.
 func startAgain(t *testing.T, conn *libvirt.Connect, name string) {
 	t.Helper()

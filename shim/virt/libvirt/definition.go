@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -58,6 +59,11 @@ func (def definition) check() error {
 	}
 	if got, want := len(def.current), len(def.memoryDevices()); got != want {
 		return fmt.Errorf("read the domain's XML: %d and %d memory devices", got, want)
+	}
+	if b := def.MemoryBacking; b != nil && b.MemoryHugePages != nil {
+		for _, page := range b.MemoryHugePages.Hugepages {
+			units = append(units, page.Unit)
+		}
 	}
 	for i, m := range def.memoryDevices() {
 		if m.Target == nil || m.Target.Size == nil {
@@ -123,7 +129,8 @@ func (def definition) vcpus() virt.VCPUs {
 }
 
 func (def definition) memory() virt.Memory {
-	m := virt.Memory{Boot: fromKiB(def.Memory.Value), Devices: def.devices(), Cells: def.cells()}
+	m := virt.Memory{Boot: fromKiB(def.Memory.Value), Devices: def.devices(), Cells: def.cells(),
+		HugePage: def.hugePage()}
 	for _, d := range m.Devices {
 		m.Boot -= min(d.Size, m.Boot)
 	}
@@ -137,6 +144,20 @@ func (def definition) memory() virt.Memory {
 	m.Ballooned = def.Devices != nil && def.Devices.MemBalloon != nil &&
 		def.Devices.MemBalloon.Model != "none"
 	return m
+}
+
+// defaultHugePage is the size of huge pages without a size in the XML, in bytes: that of x86.
+const defaultHugePage = 2 << 20
+
+func (def definition) hugePage() uint64 {
+	if def.MemoryBacking == nil || def.MemoryBacking.MemoryHugePages == nil {
+		return 0
+	}
+	largest := uint64(0)
+	for _, page := range def.MemoryBacking.MemoryHugePages.Hugepages {
+		largest = max(largest, fromKiB(page.Size))
+	}
+	return cmp.Or(largest, defaultHugePage)
 }
 
 func (def definition) cells() int {

@@ -45,22 +45,56 @@ func (d *domain) SetBalloon(ctx context.Context, bytes uint64) error {
 	)
 }
 
+// AttachVirtioMem attaches a virtio-mem device as KubeVirt does, to a domain with maxMemory.
+func (d *domain) AttachVirtioMem(ctx context.Context, m virt.MemoryDevice) error {
+	target, err := memoryTarget(m)
+	if err != nil {
+		return fmt.Errorf("domain %s: attach a virtio-mem device: %w", d.name, err)
+	}
+	target.Block = &libvirtxml.DomainMemorydevTargetBlock{Value: uint(m.Block >> 10), Unit: "KiB"}
+	target.Requested = &libvirtxml.DomainMemorydevTargetRequested{
+		Value: uint(m.Requested >> 10), Unit: "KiB",
+	}
+	return d.attachMemory(
+		ctx,
+		fmt.Sprintf("attach a virtio-mem device of %d KiB to cell %d", m.Size>>10, m.Cell),
+		libvirtxml.DomainMemorydev{Model: string(virt.VirtioMem), Target: target},
+	)
+}
+
 // AttachDIMM plugs a DIMM into a domain with maxMemory.
 func (d *domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
-	kib, err := toKiB(bytes)
+	target, err := memoryTarget(virt.MemoryDevice{Cell: cell, Size: bytes})
 	if err != nil {
 		return fmt.Errorf("domain %s: attach a DIMM: %w", d.name, err)
 	}
-	device := libvirtxml.DomainMemorydev{
-		Model: string(virt.DIMM),
-		Target: &libvirtxml.DomainMemorydevTarget{
-			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(kib), Unit: "KiB"},
-			Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(cell)},
-		},
+	return d.attachMemory(
+		ctx,
+		fmt.Sprintf("attach a DIMM of %d KiB to cell %d", bytes>>10, cell),
+		libvirtxml.DomainMemorydev{Model: string(virt.DIMM), Target: target},
+	)
+}
+
+// memoryTarget returns size and cell of a new device. It checks all amounts of m.
+func memoryTarget(m virt.MemoryDevice) (*libvirtxml.DomainMemorydevTarget, error) {
+	for _, bytes := range []uint64{m.Size, m.Block, m.Requested} {
+		if _, err := toKiB(bytes); err != nil {
+			return nil, err
+		}
 	}
+	return &libvirtxml.DomainMemorydevTarget{
+		Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(m.Size >> 10), Unit: "KiB"},
+		Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(m.Cell)},
+	}, nil
+}
+
+// attachMemory attaches a memory device to the running domain and to its definition.
+func (d *domain) attachMemory(
+	ctx context.Context, action string, device libvirtxml.DomainMemorydev,
+) error {
 	return d.change(
 		ctx,
-		fmt.Sprintf("attach a DIMM of %d KiB to cell %d", kib, cell),
+		action,
 		func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
 			def, err := readDefinition(handle, 0)
 			if err == nil && def.MaximumMemory == nil {

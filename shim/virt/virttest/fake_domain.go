@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mooring-vm/mooring/shim/virt"
 )
@@ -18,7 +19,8 @@ type Domain struct {
 	guest   Guest
 	calls   []string
 	reads   Reads
-	pending []func() // reactions that the guest still owes
+	pending []func()  // reactions that the guest still owes
+	moved   time.Time // when a slow guest last changed its memory
 }
 
 var _ virt.Domain = (*Domain)(nil)
@@ -79,6 +81,7 @@ func (d *Domain) read(ctx context.Context, count func(*Reads)) (virt.State, erro
 	d.fake.mu.Lock()
 	defer d.fake.mu.Unlock()
 	count(&d.reads)
+	d.moveMemory()
 	err := d.fake.available(ctx)
 	if err == nil && !slices.Contains(d.fake.domains, d) {
 		err = virt.ErrNoDomain

@@ -2,8 +2,10 @@ package virttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mooring-vm/mooring/shim/virt"
 )
@@ -31,22 +33,55 @@ func (d *Domain) RequestMemory(ctx context.Context, alias string, bytes uint64) 
 	)
 }
 
-// resizeVirtioMem moves the current size towards the requested size, as far as the guest allows.
+// resizeVirtioMem moves the current size towards the requested size, as far as the guest allows. A
+// slow guest begins to move.
 func (d *Domain) resizeVirtioMem(alias string, g Guest) {
 	m, err := d.device(alias, virt.VirtioMem)
-	if err != nil {
+	switch {
+	case err != nil:
+	case g.MemoryPerSecond > 0:
+		d.moved = time.Now()
+	default:
+		d.setCurrent(m, g.sizeOf(*m))
+	}
+}
+
+// sizeOf returns the size that the guest gives a device in the end.
+func (g Guest) sizeOf(m virt.MemoryDevice) uint64 {
+	switch {
+	case m.Requested > m.Current && g.TakeMemory != 0:
+		return max(m.Current, min(m.Requested, g.TakeMemory))
+	case m.Requested < m.Current:
+		return min(m.Current, max(m.Requested, g.KeepMemory))
+	}
+	return m.Requested
+}
+
+func (d *Domain) setCurrent(m *virt.MemoryDevice, current uint64) {
+	d.state.Memory.Balloon += current - m.Current
+	m.Current = current
+}
+
+// moveMemory changes the devices of a slow guest by as many blocks as its speed allows.
+func (d *Domain) moveMemory() {
+	speed := d.guest.MemoryPerSecond
+	if speed == 0 || d.moved.IsZero() {
 		return
 	}
-	before := m.Current
-	switch {
-	case m.Requested > before && g.TakeMemory != 0:
-		m.Current = max(before, min(m.Requested, g.TakeMemory))
-	case m.Requested < before:
-		m.Current = min(before, max(m.Requested, g.KeepMemory))
-	default:
-		m.Current = m.Requested
+	amount := uint64(time.Since(d.moved).Seconds() * float64(speed))
+	for i := range d.state.Memory.Devices {
+		m := &d.state.Memory.Devices[i]
+		if m.Model != virt.VirtioMem || amount < m.Block {
+			continue
+		}
+		d.moved = time.Now()
+		step, end := amount-amount%m.Block, d.guest.sizeOf(*m)
+		if end > m.Current {
+			d.setCurrent(m, min(end, m.Current+step))
+		} else {
+			d.setCurrent(m, max(end, m.Current-min(step, m.Current)))
+		}
 	}
-	d.state.Memory.Balloon += m.Current - before
 }
 
 func (d *Domain) device(alias string, model virt.MemoryModel) (*virt.MemoryDevice, error) {
@@ -63,6 +98,32 @@ func (d *Domain) device(alias string, model virt.MemoryModel) (*virt.MemoryDevic
 	return &all[at], nil
 }
 
+// AttachVirtioMem needs a cell and space below the maximum, as libvirt since 9.5 does.
+func (d *Domain) AttachVirtioMem(ctx context.Context, m virt.MemoryDevice) error {
+	action := fmt.Sprintf(
+		"attach a virtio-mem device of %d bytes to cell %d, %d requested", m.Size, m.Cell,
+		m.Requested,
+	)
+	return d.change(ctx, action, func() error {
+		switch err := d.checkAttach(m.Cell, m.Size); {
+		case err != nil:
+			return err
+		case m.Block == 0 || m.Size%m.Block != 0 || m.Requested%m.Block != 0:
+			return fmt.Errorf("size %d, requested %d: want multiples of the block, %d", m.Size,
+				m.Requested, m.Block)
+		case m.Requested > m.Size:
+			return fmt.Errorf("requested %d: want at most the size, %d", m.Requested, m.Size)
+		}
+		alias := d.freeAlias("virtiomem", virt.VirtioMem)
+		d.state.Memory.Devices = append(d.state.Memory.Devices, virt.MemoryDevice{
+			Alias: alias, Model: virt.VirtioMem, Cell: m.Cell, Size: m.Size, Block: m.Block,
+			Requested: m.Requested,
+		})
+		d.answerWith(func(g Guest) { d.resizeVirtioMem(alias, g) })
+		return nil
+	})
+}
+
 // AttachDIMM needs a free slot, a cell and space below the maximum, as libvirt does. All devices
 // occupy slots, as in the definitions of libvirt 9.0.
 func (d *Domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
@@ -75,9 +136,7 @@ func (d *Domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 				return err
 			}
 			m.Devices = append(m.Devices, virt.MemoryDevice{
-				Alias: fmt.Sprintf(
-					"dimm%d", d.freeSlot(),
-				),
+				Alias: d.freeAlias("dimm", virt.DIMM),
 				Model: virt.DIMM,
 				Cell:  cell,
 				Size:  bytes,
@@ -90,6 +149,20 @@ func (d *Domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 
 func (d *Domain) checkDIMM(cell int, bytes uint64) error {
 	const unit = 1 << 20 // QEMU's unit; a guest may need a larger one
+	if err := d.checkAttach(cell, bytes); err != nil {
+		return err
+	}
+	switch m := d.state.Memory; {
+	case bytes%unit != 0:
+		return fmt.Errorf("%d bytes: want a multiple of %d", bytes, unit)
+	case len(m.Devices) >= m.Slots:
+		return fmt.Errorf("all %d slots are in use", m.Slots)
+	}
+	return nil
+}
+
+// checkAttach checks the place of a new memory device.
+func (d *Domain) checkAttach(cell int, bytes uint64) error {
 	m := d.state.Memory
 	total := m.Boot + bytes
 	for _, device := range m.Devices {
@@ -98,22 +171,22 @@ func (d *Domain) checkDIMM(cell int, bytes uint64) error {
 	switch {
 	case m.Maximum == 0 || m.Cells == 0:
 		return fmt.Errorf("no maxMemory: %w", virt.ErrUnsupported)
-	case bytes == 0 || bytes%unit != 0:
-		return fmt.Errorf("%d bytes: want a multiple of %d", bytes, unit)
+	case bytes == 0:
+		return errors.New("0 bytes: want more")
 	case cell < 0 || cell >= m.Cells:
 		return fmt.Errorf("cell %d: want less than %d, the number of cells", cell, m.Cells)
-	case len(m.Devices) >= m.Slots:
-		return fmt.Errorf("all %d slots are in use", m.Slots)
 	case total > m.Maximum:
 		return fmt.Errorf("%d bytes in total: want at most the maximum, %d", total, m.Maximum)
 	}
 	return nil
 }
 
-func (d *Domain) freeSlot() int {
-	for slot := 0; ; slot++ {
-		if _, err := d.device(fmt.Sprintf("dimm%d", slot), virt.DIMM); err != nil {
-			return slot
+// freeAlias returns the first alias of this kind that no device has.
+func (d *Domain) freeAlias(kind string, model virt.MemoryModel) string {
+	for n := 0; ; n++ {
+		alias := fmt.Sprintf("%s%d", kind, n)
+		if _, err := d.device(alias, model); err != nil {
+			return alias
 		}
 	}
 }

@@ -23,6 +23,10 @@ type Guest struct {
 	// TakeMemory is the size above which it does not grow it; 0 means no bound.
 	KeepMemory, TakeMemory uint64
 
+	// MemoryPerSecond is the speed at which the guest changes virtio-mem devices, in bytes; 0: at
+	// once. Reads of the state show the progress.
+	MemoryPerSecond uint64
+
 	// IgnoreBalloon: the guest ignores balloon requests.
 	IgnoreBalloon bool
 

@@ -14,6 +14,10 @@ func (f Fixture) testVirtioMem(t *testing.T) {
 	}
 	f.expectRefused(t, "a missing device", request("nothing", 0), virt.ErrNoDevice)
 	if f.VirtioMem == "" {
+		err := f.Domain.AttachVirtioMem(t.Context(), virt.MemoryDevice{
+			Size: 128 << 20, Block: 2 << 20,
+		})
+		f.expectRefused(t, "a virtio-mem device", err, virt.ErrUnsupported)
 		return
 	}
 	before := f.virtioMemDevice(t)

@@ -73,3 +73,12 @@ func TestMinimalFake(t *testing.T) {
 		}
 	})
 }
+
+func TestAttachToFake(t *testing.T) {
+	RunAttach(t, func(*testing.T) Fixture {
+		s := domainState()
+		s.Memory.Devices, s.Memory.Slots = nil, 0
+		f := New(s)
+		return Fixture{Connection: f, Domain: f.First()}
+	})
+}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
@@ -163,12 +164,26 @@ func (d *Daemon) signal(t testing.TB, program string, signal syscall.Signal) {
 // WithConnect calls f with a connection of its own, for calls that package virt does not have.
 func (d *Daemon) WithConnect(t testing.TB, f func(*libvirt.Connect) error) {
 	t.Helper()
-	conn, err := libvirt.NewConnect(d.URI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := d.connect(t)
 	defer conn.Close()
 	if err := f(conn); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// connect waits for a libvirtd that starts.
+func (d *Daemon) connect(t testing.TB) *libvirt.Connect {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		conn, err := libvirt.NewConnect(d.URI)
+		if err == nil {
+			return conn
+		}
+		select {
+		case <-deadline:
+			t.Fatal(err)
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 }

@@ -45,6 +45,19 @@ func existsInRoot(root, name string) bool {
 	return err == nil && len(found) > 0
 }
 
+// RequireAttach skips the test with a libvirt before 9.5, which refuses a domain with a maximum
+// memory and no slots.
+func (d *Daemon) RequireAttach(t testing.TB) {
+	t.Helper()
+	d.WithConnect(t, func(conn *libvirt.Connect) error {
+		version, err := conn.GetLibVersion()
+		if err == nil && version < 9_005_000 {
+			t.Skipf("libvirt %d refuses a maximum memory without slots: want 9005000 or newer", version)
+		}
+		return err
+	})
+}
+
 // UnplugsVCPUs reports whether this QEMU can unplug vCPUs without KVM. Versions 10.0 and older
 // cannot.
 func (d *Daemon) UnplugsVCPUs(t testing.TB) (can bool) {

@@ -31,11 +31,16 @@ type VM struct {
 
 	Memory     int  // MiB; 0: 160
 	NoHeadroom bool // no maxMemory, no spare vCPUs and no virtio-mem device
+
+	// KubeVirt: headroom as KubeVirt defines it. maxMemory has no slots, and there is no device.
+	KubeVirt bool
 }
 
 var vmXML = template.Must(template.New("vm").Parse(`<domain type='qemu'>
   <name>` + Name + `</name>
-  {{if not .NoHeadroom}}<maxMemory slots='3' unit='MiB'>1024</maxMemory>{{end}}
+  {{if not .NoHeadroom}}
+    <maxMemory {{if not .KubeVirt}}slots='3'{{end}} unit='MiB'>1024</maxMemory>
+  {{end}}
   <memory unit='MiB'>{{.Memory}}</memory>
   {{if .NoHeadroom}}<vcpu>1</vcpu>{{else}}<vcpu placement='static' current='1'>16</vcpu>{{end}}
   <os>
@@ -56,7 +61,7 @@ var vmXML = template.Must(template.New("vm").Parse(`<domain type='qemu'>
     {{with .HeartbeatSocket}}<serial type='unix'><source mode='bind' path='{{.}}'/></serial>{{end}}
     <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
     <memballoon model='virtio'/>
-    {{if not .NoHeadroom}}<memory model='virtio-mem'><target>
+    {{if not (or .NoHeadroom .KubeVirt)}}<memory model='virtio-mem'><target>
       <size unit='MiB'>256</size><node>0</node>
       <block unit='MiB'>2</block><requested unit='KiB'>0</requested>
     </target></memory>{{end}}
