@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -67,10 +68,25 @@ func schedulerParameters(b virt.Bandwidth) (*libvirt.DomainSchedulerParameters, 
 	return p, nil
 }
 
-// readBandwidth reads the scheduler parameters. It returns a zero Bandwidth for a domain without a
-// cgroup, and with libvirt's test driver, which rejects the binding's flags.
-func readBandwidth(handle *libvirt.Domain) (virt.Bandwidth, error) {
-	params, err := handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CURRENT)
+// bandwidthReader reads the scheduler parameters of the domains of one connection.
+type bandwidthReader struct {
+	// unsupported is true for a libvirt in session mode. libvirt logs each refused call as an error,
+	// and in KubeVirt this is the log of virt-launcher. So a connection asks once.
+	unsupported atomic.Bool
+}
+
+// read returns a zero Bandwidth for a domain without a cgroup, and with libvirt's test driver, which
+// rejects the binding's flags.
+func (r *bandwidthReader) read(
+	get func() (*libvirt.DomainSchedulerParameters, error),
+) (virt.Bandwidth, error) {
+	if r.unsupported.Load() {
+		return virt.Bandwidth{}, nil
+	}
+	params, err := get()
+	if hasCode(err, libvirt.ERR_OPERATION_UNSUPPORTED, libvirt.ERR_NO_SUPPORT) {
+		r.unsupported.Store(true)
+	}
 	if hasCode(err, libvirt.ERR_OPERATION_UNSUPPORTED, libvirt.ERR_NO_SUPPORT,
 		libvirt.ERR_OPERATION_INVALID, libvirt.ERR_INVALID_ARG) {
 		return virt.Bandwidth{}, nil

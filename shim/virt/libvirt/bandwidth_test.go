@@ -72,3 +72,39 @@ func TestUnlimitedQuota(t *testing.T) {
 		}
 	}
 }
+
+// libvirt in session mode logs each refused call as an error, so a connection asks once. Other
+// errors may pass.
+func TestBandwidthIsAskedForOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		code libvirt.ErrorNumber
+		want int // calls for three reads
+	}{
+		"session mode":    {libvirt.ERR_OPERATION_UNSUPPORTED, 1},
+		"other driver":    {libvirt.ERR_NO_SUPPORT, 1},
+		"not running now": {libvirt.ERR_OPERATION_INVALID, 3},
+	} {
+		var r bandwidthReader
+		calls := 0
+		for range 3 {
+			b, err := r.read(func() (*libvirt.DomainSchedulerParameters, error) {
+				calls++
+				return nil, libvirt.Error{Code: c.code}
+			})
+			if err != nil || b.Supported {
+				t.Errorf("%s: got %+v, %v", name, b, err)
+			}
+		}
+		if calls != c.want {
+			t.Errorf("%s: %d calls, want %d", name, calls, c.want)
+		}
+	}
+	var r bandwidthReader
+	b, err := r.read(func() (*libvirt.DomainSchedulerParameters, error) {
+		return &libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000,
+			VcpuQuotaSet: true, VcpuQuota: 50000}, nil
+	})
+	if err != nil || !b.Supported || b.Quota != 50*time.Millisecond {
+		t.Errorf("system mode: got %+v, %v", b, err)
+	}
+}

@@ -27,12 +27,23 @@ func (d *domain) withHandle(
 	action string,
 	f func(*libvirt.Domain) error,
 ) error {
+	return d.withLink(ctx, action, func(_ *link, handle *libvirt.Domain) error {
+		return f(handle)
+	})
+}
+
+// withLink is withHandle with the handle's connection.
+func (d *domain) withLink(
+	ctx context.Context,
+	action string,
+	f func(*link, *libvirt.Domain) error,
+) error {
 	err := d.c.call(ctx, func(l *link) error {
 		handle, err := l.handle(d.uuid)
 		if err != nil {
 			return err
 		}
-		return asNotRunning(handle, f(handle))
+		return asNotRunning(handle, f(l, handle))
 	})
 	if err != nil {
 		return fmt.Errorf("domain %s: %s: %w", d.name, action, err)

@@ -25,6 +25,8 @@ type link struct {
 	calls    sync.WaitGroup // calls that have not returned, and watch
 	running  atomic.Int32   // calls of the connection that have not returned
 
+	bandwidth bandwidthReader
+
 	mu           sync.Mutex
 	handles      map[string]*libvirt.Domain // by UUID, each with the ID of its start
 	staleHandles []*libvirt.Domain          // of earlier starts; calls may still use them

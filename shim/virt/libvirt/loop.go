@@ -5,6 +5,7 @@ package libvirt
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"libvirt.org/go/libvirt"
 )
@@ -20,9 +21,19 @@ var startEvents = sync.OnceValue(func() error {
 	}
 	go func() {
 		for {
-			// It fails only if poll(2) fails. The only remedy is another try.
-			_ = libvirt.EventRunDefaultImpl()
+			runOnce(libvirt.EventRunDefaultImpl)
 		}
 	}()
 	return nil
 })
+
+// failedLoopPause is the time before the next try of a failed event loop.
+const failedLoopPause = time.Second
+
+// runOnce runs the event loop once. It fails only if poll(2) fails, and the only remedy is another
+// try. Without a pause a lasting failure would use a whole CPU.
+func runOnce(run func() error) {
+	if run() != nil {
+		<-time.After(failedLoopPause)
+	}
+}

@@ -67,8 +67,8 @@ func (d *domain) readState(ctx context.Context) (s virt.State, hasAgent bool, er
 		virt.State
 		hasAgent bool
 	}
-	err = d.withHandle(ctx, "read its state", func(handle *libvirt.Domain) (err error) {
-		got.State, got.hasAgent, err = readHandleState(handle)
+	err = d.withLink(ctx, "read its state", func(l *link, handle *libvirt.Domain) (err error) {
+		got.State, got.hasAgent, err = readHandleState(l, handle)
 		return err
 	})
 	if err != nil {
@@ -77,13 +77,17 @@ func (d *domain) readState(ctx context.Context) (s virt.State, hasAgent bool, er
 	return got.State, got.hasAgent, nil
 }
 
-func readHandleState(handle *libvirt.Domain) (s virt.State, hasAgent bool, err error) {
+func readHandleState(
+	l *link, handle *libvirt.Domain,
+) (s virt.State, hasAgent bool, err error) {
 	def, err := readDefinition(handle, 0)
 	if err != nil {
 		return s, false, err
 	}
 	s = def.state()
-	s.Bandwidth, err = readBandwidth(handle)
+	s.Bandwidth, err = l.bandwidth.read(func() (*libvirt.DomainSchedulerParameters, error) {
+		return handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CURRENT)
+	})
 	if err != nil {
 		return s, false, err
 	}
