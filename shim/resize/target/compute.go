@@ -15,10 +15,12 @@ import (
 // Compute returns the target for a guest from the limits of its pod and the size that the pod asks
 // for. It is pure.
 //
-// Compute takes the requested memory as it is: the planner refuses memory that the guest cannot
-// have exactly. A quota in percent is the CPU time of all vCPUs together: "150%" gives them one and
-// a half CPUs. A quota such as "1200/2400MHz" is the frequency of each vCPU ([Frequency]). "none"
-// removes the vCPUs' limit; the container's CPU limit stays. CPU shares follow no limit.
+// Compute rounds requested memory down to whole blocks of the guest. A number of vCPUs or memory
+// that follows the limits stays within the VM's bounds. Both leave a note.
+//
+// A quota in percent is the CPU time of all vCPUs together: "150%" gives them one and a half CPUs.
+// A quota such as "1200/2400MHz" is the frequency of each vCPU ([Frequency]). "none" removes the
+// vCPUs' limit; the container's CPU limit stays. CPU shares follow no limit.
 //
 // The error joins all faults: an [*api.InvalidError] for each dimension that exceeds the limits,
 // and limits without space for a guest.
@@ -73,10 +75,28 @@ func (c *computation) vcpus() error {
 		c.target.VCPUs = int(most) // for the errors of the other dimensions
 		return tooMuch(api.VCPUsKey, strconv.Itoa(requested), "want at most %d, which is the CPU "+
 			"limit rounded up", most)
-	case requested == 0 && !c.guest.Keeps:
-		c.target.VCPUs = int(min(most, math.MaxInt32))
+	case requested == 0 && !c.guest.Keeps && most > 0:
+		c.target.Follows.VCPUs = true
+		c.target.VCPUs = c.possibleVCPUs(int(min(most, math.MaxInt32)))
 	}
 	return nil
+}
+
+// possibleVCPUs returns the number of vCPUs nearest to n that the VM can have.
+func (c *computation) possibleVCPUs(n int) int {
+	possible := max(n, c.guest.MinVCPUs)
+	if most := c.guest.MaxVCPUs; most > 0 {
+		possible = min(possible, most)
+	}
+	if possible != n {
+		c.note("vCPUs: the CPU limit allows %d, and the VM can have %d to %d", n,
+			c.guest.MinVCPUs, c.guest.MaxVCPUs)
+	}
+	return possible
+}
+
+func (c *computation) note(format string, args ...any) {
+	c.target.Notes = append(c.target.Notes, fmt.Sprintf(format, args...))
 }
 
 // vcpuCount returns the number of vCPUs that the VM will have.
@@ -88,6 +108,9 @@ func (c *computation) vcpuCount() int {
 }
 
 func (c *computation) guestMemory() error {
+	if c.guest.HugePages {
+		return c.hugePages()
+	}
 	if c.desired.Memory != 0 {
 		return c.requestedMemory(uint64(c.desired.Memory))
 	}
@@ -96,18 +119,26 @@ func (c *computation) guestMemory() error {
 	}
 	limit := uint64(c.memory)
 	memory, overhead, err := c.guest.fit(limit, c.vcpuCount(), c.overhead)
+	if most := c.guest.MaxMemory; err == nil && most > 0 && memory > most {
+		c.note("memory: the limit allows %s, and the VM can have at most %s", show(memory),
+			show(most))
+		memory = c.guest.down(most)
+		overhead, err = c.overhead(memory, c.vcpuCount())
+	}
 	// memory is below limit
 	c.target.Memory, c.target.Overhead, c.target.Limit = api.Bytes(memory), overhead, limit
+	c.target.Follows.Memory = true
 	return err
 }
 
 func (c *computation) requestedMemory(requested uint64) error {
-	overhead, err := c.overhead(requested, c.vcpuCount())
+	memory := c.wholeBlocks(requested)
+	overhead, err := c.overhead(memory, c.vcpuCount())
 	if err != nil {
 		return err
 	}
 	limit := uint64(c.memory)
-	if limit > 0 && (requested > limit || overhead > limit-requested) {
+	if limit > 0 && (memory > limit || overhead > limit-memory) {
 		most, _, err := c.guest.fit(limit, c.vcpuCount(), c.overhead)
 		if err != nil {
 			return err
@@ -116,8 +147,20 @@ func (c *computation) requestedMemory(requested uint64) error {
 			"is %s, and the launcher needs the rest",
 			show(most), show(limit))
 	}
-	c.target.Overhead, c.target.Limit = overhead, limit
+	c.target.Memory, c.target.Overhead, c.target.Limit = api.Bytes(memory), overhead, limit
 	return nil
+}
+
+// wholeBlocks rounds requested memory down to whole blocks. It does not round to whole DIMMs, which
+// can be much smaller: the planner refuses such a size.
+func (c *computation) wholeBlocks(requested uint64) uint64 {
+	near := c.guest.down(requested)
+	if near == 0 || near == requested || requested-near >= c.guest.Block {
+		return requested
+	}
+	c.note("memory: %s requested, and the guest's memory changes in steps of %s: %s",
+		show(requested), show(c.guest.Block), show(near))
+	return near
 }
 
 func (c *computation) bandwidth() error {

@@ -104,6 +104,7 @@ func TestLimits(t *testing.T) {
 		if strings.Contains(c.name, "overhead at the new size") {
 			got.Overhead = (got.Overhead + mi - 1) / mi * mi
 		}
+		c.want.Follows = target.Dimensions{Memory: c.want.Memory > 0, VCPUs: c.want.VCPUs > 0}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", c.name, diff)
 		}
@@ -156,8 +157,8 @@ func TestRequestedSize(t *testing.T) {
 			target.Target{Size: api.Size{Memory: 3 * gi, VCPUs: 4}, Overhead: gi, Limit: 4 * gi,
 				Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
 					Quota: virt.Unlimited}}},
-		{launcher(0, 0), map[string]string{"memory": "1000M", "vcpus": "3"},
-			target.Target{Size: api.Size{Memory: 1e9, VCPUs: 3}, Overhead: gi}},
+		{launcher(0, 0), map[string]string{"memory": "1Gi", "vcpus": "3"},
+			target.Target{Size: api.Size{Memory: gi, VCPUs: 3}, Overhead: gi}},
 		{launcher(0, 0), map[string]string{"cpu-quota": "50"},
 			target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond,
 				Quota: 25 * time.Millisecond}}},
@@ -188,6 +189,10 @@ func TestRequestedSize(t *testing.T) {
 	} {
 		got, err := target.Compute(sized(c.desired, size(t, c.annotation)), guest, target.Fixed(gi))
 		c.want.CPUQuota = size(t, c.annotation).CPUQuota
+		c.want.Follows = target.Dimensions{
+			Memory: c.want.Memory > 0 && c.annotation["memory"] == "",
+			VCPUs:  c.want.VCPUs > 0 && c.annotation["vcpus"] == "",
+		}
 		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
 			t.Errorf("%v: %v (-want +got)\n%s", c.annotation, err, diff)
 		}
@@ -216,11 +221,11 @@ func TestComputeRefuses(t *testing.T) {
 		annotation map[string]string
 		want       []string
 	}{
-		{launcher(4*gi, 1500), map[string]string{"memory": "3073Mi", "vcpus": "3",
+		{launcher(4*gi, 1500), map[string]string{"memory": "3075Mi", "vcpus": "3",
 			"cpu-quota": "151%"}, []string{
 			`annotation vcpus.resize.mooring.dev: "3": want at most 2, which is the CPU limit ` +
 				`rounded up`,
-			`annotation memory.resize.mooring.dev: "3073Mi": want at most 3Gi: the memory limit ` +
+			`annotation memory.resize.mooring.dev: "3075Mi": want at most 3Gi: the memory limit ` +
 				`is 4Gi, and the launcher needs the rest`,
 			`annotation cpu-quota.resize.mooring.dev: "151%": want at most 150%, which is the ` +
 				`CPU limit`,
@@ -241,7 +246,7 @@ func TestComputeRefuses(t *testing.T) {
 		{launcher(0, -1), nil, []string{`limits of container "compute": -1: want no less than 0`}},
 	} {
 		got, err := target.Compute(sized(c.desired, size(t, c.annotation)), guest, target.Fixed(gi))
-		if err == nil || got != (target.Target{}) {
+		if err == nil || !got.SameSize(target.Target{}) {
 			t.Errorf("%+v, %v: got %+v, %v", c.desired, c.annotation, got, err)
 			continue
 		}

@@ -22,7 +22,23 @@ type Target struct {
 	Overhead uint64 `json:"overhead,omitempty"`
 	Limit    uint64 `json:"limit,omitempty"` // memory limit of the container, in bytes; 0: none
 
+	// HugePages is set if the memory limit does not bound the guest's memory.
+	HugePages bool `json:"hugePages,omitempty"`
+
 	Bandwidth *Bandwidth `json:"bandwidth,omitempty"` // nil: as it is
+
+	// Follows has the dimensions that follow the limits. The planner leaves out one that the VM
+	// cannot have, and notes the reason.
+	Follows Dimensions `json:"follows,omitzero"`
+
+	// Notes describe requests and limits that the VM cannot have exactly.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Dimensions are dimensions of a size.
+type Dimensions struct {
+	Memory bool `json:"memory,omitempty"`
+	VCPUs  bool `json:"vcpus,omitempty"`
 }
 
 // GuestMemory is Memory as an unsigned number of bytes.
@@ -31,16 +47,20 @@ func (t Target) GuestMemory() uint64 { return uint64(t.Memory) }
 // MemoryRequirement is the lowest memory limit, in bytes, that the container may have with this
 // target; 0 if the target has no memory.
 func (t Target) MemoryRequirement() uint64 {
-	if t.Memory == 0 {
+	switch {
+	case t.Memory == 0:
 		return 0
+	case t.HugePages:
+		return t.Overhead
 	}
 	return t.GuestMemory() + t.Overhead
 }
 
-// SameSize reports whether two targets are the same but for generation and notation of the quota.
+// SameSize reports whether two targets are the same but for generation, notes and notation of the
+// quota.
 func (t Target) SameSize(other Target) bool {
-	t.Generation, t.CPUQuota = 0, api.CPUQuota{}
-	other.Generation, other.CPUQuota = 0, api.CPUQuota{}
+	t.Generation, t.CPUQuota, t.Notes = 0, api.CPUQuota{}, nil
+	other.Generation, other.CPUQuota, other.Notes = 0, api.CPUQuota{}, nil
 	return reflect.DeepEqual(t, other)
 }
 
