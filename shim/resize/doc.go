@@ -14,7 +14,7 @@
 //	3  SetVCPUs           fewer; SetBandwidth after it
 //	4  RequestMemory, DetachDIMM, SetBalloon   less memory
 //	5  RaiseLock          to libvirt's own formula for the future domain
-//	6  RequestMemory, AttachDIMM, SetBalloon   more memory
+//	6  RequestMemory, AttachVirtioMem, AttachDIMM, SetBalloon   more memory
 //	7  SetVCPUs           more; SetBandwidth before it
 //	8  AwaitLoweredLimit  memory.max of the container is as low as desired
 //	9  LowerLock          not below locked memory, libvirt's formula or the launcher's own limit
@@ -35,11 +35,11 @@
 //
 // # Steps
 //
-// Each step has a timeout, a confirmation and, if possible, a rollback. A call that libvirt
-// accepted is not a confirmation. Only the guest's own report counts. If the answer to a call was
-// lost, the runner observes the VM. It repeats a call that sets an absolute value, but never plugs
-// or unplugs a DIMM twice. Before each step the runner checks that the VM still matches the plan
-// and that no migration runs. The agent blocks migrations meanwhile.
+// Each step has a timeout since its last progress, a confirmation and, if possible, a rollback. A
+// call that libvirt accepted is not a confirmation. Only the guest's own report counts. If the
+// answer to a call was lost, the runner observes the VM. It repeats a call that sets an absolute
+// value, but never plugs or unplugs a DIMM twice. Before each step the runner checks that the VM
+// still matches the plan and that no migration runs. The agent blocks migrations meanwhile.
 //
 // If a step fails, the runner rolls back the started steps in reverse order. Steps 8 and 9 are
 // closing steps: they follow when the VM has the desired size, and their failure causes no
@@ -50,7 +50,8 @@
 //
 // # Devices
 //
-// Memory grows with the virtio-mem devices if the domain has any. Otherwise it grows with one DIMM
+// Memory grows with the virtio-mem devices if the domain has any. A domain with a maximum memory,
+// no slots and no memory device gets one, as KubeVirt does it. Otherwise memory grows with one DIMM
 // of whole blocks (128 MiB), in a free slot and in the NUMA cell with the least device memory. It
 // shrinks with virtio-mem first, then with whole DIMMs, the latest first. The balloon serves sizes
 // below the boot memory, and only if the policy allows it. An inflated balloon deflates before

@@ -57,6 +57,7 @@ type node struct {
 	desiredLimit   uint64 // kubelet's target for memory.max of the container
 	requirement    uint64 // memory requirement at the agent
 	migrationsHeld bool
+	growth         []uint64 // reserved by each hold
 
 	// backoff is the number of observations before kubelet lowers an allowed limit.
 	backoff, waited int
@@ -112,6 +113,12 @@ func (m *model) virtioMem(most, has uint64) *model {
 	return m
 }
 
+// likeKubeVirt removes all slots: memory grows with a virtio-mem device that is not attached yet.
+func (m *model) likeKubeVirt() *model {
+	m.state.Memory.Slots = 0
+	return m
+}
+
 // dimm adds a DIMM.
 func (m *model) dimm(size uint64) *model {
 	m.state.Memory.Devices = append(
@@ -162,6 +169,10 @@ func (m *model) addMemory(bytes int64) {
 // overhead returns the launcher's overhead for a size.
 func (m *model) overhead(memory uint64, vcpus int) uint64 {
 	return m.node.baseOverhead + memory/512 + uint64(vcpus)*8*mi
+}
+
+func (m *model) overheadFunc(memory uint64, vcpus int) (uint64, error) {
+	return m.overhead(memory, vcpus), nil
 }
 
 // possibleUsage returns the memory that VM and launcher can use without a further request.

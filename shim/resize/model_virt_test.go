@@ -78,6 +78,19 @@ func (m *model) RequestMemory(ctx context.Context, alias string, bytes uint64) e
 	})
 }
 
+func (m *model) AttachVirtioMem(ctx context.Context, d virt.MemoryDevice) error {
+	return m.change(ctx, func() error {
+		mem := &m.state.Memory
+		if d.Cell >= mem.Cells || d.Size > mem.Maximum-mem.Boot || d.Size%d.Block != 0 ||
+			d.Requested > d.Size || d.Requested%d.Block != 0 || len(mem.Devices) > 0 {
+			return fmt.Errorf("%w: %+v", errRefused, d)
+		}
+		d.Alias = m.alias("virtiomem")
+		mem.Devices = []virt.MemoryDevice{d}
+		return nil
+	})
+}
+
 func (m *model) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 	return m.change(ctx, func() error {
 		mem := &m.state.Memory
@@ -188,12 +201,13 @@ func (a agent) RequireMemory(ctx context.Context, bytes uint64) error {
 	})
 }
 
-func (a agent) Hold(ctx context.Context, d time.Duration) error {
+func (a agent) Hold(ctx context.Context, d time.Duration, growth uint64) error {
 	return a.call(ctx, func() error {
 		if d > 0 && a.m.state.Migrating {
 			return resize.ErrMigrating
 		}
 		a.m.node.migrationsHeld = d > 0
+		a.m.node.growth = append(a.m.node.growth, growth)
 		return nil
 	})
 }

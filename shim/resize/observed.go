@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mooring-vm/mooring/memlock/domain"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -32,6 +33,10 @@ type Limits struct {
 
 	// Available is the node's memory that this pod can still get.
 	Available uint64
+
+	// Start identifies the VM process: its pid and its start time. It is empty if the agent does not
+	// know them.
+	Start string
 }
 
 // MemoryMax returns the effective memory.max of the container.
@@ -90,6 +95,11 @@ func (r *reader) definition(ctx context.Context, d virt.Domain) (domain.Definiti
 // balloon's part.
 func (o Observed) GuestMemory() uint64 {
 	return afterBalloon(o.Domain.Memory, pluggedMemory(o.Domain.Memory, currentSize))
+}
+
+// addedMemory returns the bytes that a target adds to the guest.
+func (o Observed) addedMemory(t target.Target) uint64 {
+	return max(t.GuestMemory(), o.GuestMemory()) - o.GuestMemory()
 }
 
 // PossibleMemory returns the memory that the guest has or can take without a further request. It

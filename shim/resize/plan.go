@@ -16,11 +16,18 @@ type Plan struct {
 }
 
 // MakePlan plans the steps from the observed state to a target. It is pure. A VM at the target
-// needs no steps. The error is a [*Refusal] with all reasons.
+// needs no steps. The plan leaves out a dimension that follows the limits and is impossible, with a
+// note. The error is a [*Refusal] with all reasons.
 func MakePlan(o Observed, t target.Target, p Policy) (Plan, error) {
 	b := builder{observed: o, desired: t, policy: p.withDefaults(), definition: o.Definition}
+	b.notes = slices.Clone(t.Notes)
 	b.planMemory()
+	memoryReasons := len(b.reasons)
 	b.planCPU()
+	possible, changed := leaveOut(t, b.reasons[:memoryReasons], b.reasons[memoryReasons:])
+	if changed {
+		return MakePlan(o, possible, p)
+	}
 	b.planLock()
 	b.planLimits()
 	steps := b.ordered()
@@ -47,7 +54,37 @@ type builder struct {
 	grow, shrink              Steps // memory
 	plug, unplug              Steps // vCPUs
 	bandwidth                 Steps
-	addedMemory               uint64 // bytes
+}
+
+// leaveOut returns the target without impossible dimensions that follow the limits. Their reasons
+// become notes. changed is false if there are none.
+func leaveOut(t target.Target, memory, cpu []Reason) (possible target.Target, changed bool) {
+	var reasons []Reason
+	if t.Follows.Memory {
+		reasons = memory
+	}
+	if len(reasons) > 0 {
+		t.Memory, t.Follows.Memory = 0, false
+	}
+	if t.Follows.VCPUs && len(cpu) > 0 {
+		reasons = slices.Concat(reasons, cpu)
+		t.VCPUs, t.Follows.VCPUs = 0, false
+		if t.CPUQuota == (api.CPUQuota{}) {
+			t.Bandwidth = nil // the limit's, for the number of vCPUs
+		}
+	}
+	t.Notes = slices.Clone(t.Notes)
+	for _, r := range reasons {
+		t.Notes = append(t.Notes, r.Text)
+	}
+	return t, len(reasons) > 0
+}
+
+// checkShrink refuses shrinking steps if the policy forbids them.
+func (b *builder) checkShrink(steps Steps) {
+	if !b.policy.Shrink && len(steps) > 0 {
+		b.refuse(Forbidden, "the node's policy does not allow a VM to shrink")
+	}
 }
 
 // ordered puts the steps into the order of the package documentation. Shrinking precedes growing,
@@ -75,13 +112,6 @@ func (b *builder) checkGeneral(changes bool) {
 	}
 	if b.observed.Domain.Migrating {
 		b.refuse(Migrating, "the domain is being migrated: resize it after the migration")
-	}
-	if !b.policy.Shrink && len(b.shrink)+len(b.unplug) > 0 {
-		b.refuse(Forbidden, "the node's policy does not allow a VM to shrink")
-	}
-	if room := b.observed.Limits.Available; b.addedMemory > room {
-		b.refuse(NoNodeMemory, "the guest would get %s more, and the node has only %s available",
-			formatBytes(b.addedMemory), formatBytes(room))
 	}
 }
 

@@ -25,6 +25,7 @@ func (b *builder) planCPU() {
 	}
 	step.SizeLimit = b.limitForObserved()
 	b.unplug = Steps{step}
+	b.checkShrink(b.unplug)
 }
 
 func (b *builder) checkVCPUs(desired int, v virt.VCPUs) {

@@ -17,10 +17,7 @@ func (b *builder) planGrowDIMM(plugged, desired uint64) {
 	}
 	total := pluggedMemory(m, capacity)
 	if desired > m.Maximum || desired-plugged > m.Maximum-min(total, m.Maximum) {
-		b.refuse(
-			AboveMaximum, "memory: %s exceeds the domain's <maxMemory>, %s", formatBytes(desired),
-			formatBytes(m.Maximum),
-		)
+		b.refuseAboveMaximum(desired)
 	}
 	if used := dimms(m); used >= m.Slots {
 		b.refuse(NoSlot, "memory: all %d memory slots of the domain are in use", m.Slots)
@@ -39,6 +36,13 @@ func (b *builder) planGrowDIMM(plugged, desired uint64) {
 		b.grow = append(b.grow, step)
 		b.definition.Memory += definitionKiB(desired - plugged)
 	}
+}
+
+func (b *builder) refuseAboveMaximum(desired uint64) {
+	b.refuse(
+		AboveMaximum, "memory: %s exceeds the domain's <maxMemory>, %s", formatBytes(desired),
+		formatBytes(b.observed.Domain.Memory.Maximum),
+	)
 }
 
 // chooseCell returns the NUMA cell with the least device memory, the first of several.

@@ -32,19 +32,23 @@ func (b *builder) planMemory() {
 	default:
 		b.planSettle()
 	}
-	if desired > guest {
-		b.addedMemory = desired - guest
+	b.checkShrink(b.shrink)
+	if room := b.observed.Limits.Available; desired > guest && desired-guest > room {
+		b.refuse(NoNodeMemory, "the guest would get %s more, and the node has only %s available",
+			formatBytes(desired-guest), formatBytes(room))
 	}
 }
 
 // planGrow plans to plug the memory that is missing beyond the plugged memory.
 func (b *builder) planGrow(plugged, desired uint64) {
-	m := b.observed.Domain.Memory
-	if hasVirtioMem(m) {
+	switch m := b.observed.Domain.Memory; {
+	case hasVirtioMem(m):
 		b.planGrowVirtioMem(plugged, desired)
-		return
+	case takesVirtioMem(m):
+		b.planAttachVirtioMem(plugged, desired)
+	default:
+		b.planGrowDIMM(plugged, desired)
 	}
-	b.planGrowDIMM(plugged, desired)
 }
 
 func hasVirtioMem(m virt.Memory) bool {

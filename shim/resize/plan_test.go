@@ -260,9 +260,9 @@ func expectRefusal(
 }
 
 func TestRefusalListsAllReasons(t *testing.T) {
-	m := vm(t).withLimits()
+	m := vm(t).dimm(128 * mi).withLimits()
 	m.state.Phase, m.state.Migrating = virt.Paused, true
-	m.state.Memory.Slots, m.state.Memory.Cells = 0, 0
+	m.state.Memory.Slots, m.state.Memory.Cells = 1, 0
 	m.node.limits.Available = 4 * gi
 	w := m.target(9*gi+1, 9)
 	w.Limit = 8 * gi
@@ -276,13 +276,13 @@ func TestRefusalListsAllReasons(t *testing.T) {
 		resize.AboveMaximum,
 		resize.NoSlot,
 		resize.Alignment,
-		resize.NoCell, // memory
+		resize.NoCell,
+		resize.NoNodeMemory, // memory
 		resize.Forbidden,
 		resize.AboveMaximum, // vCPUs
 		resize.OverLimit,
 		resize.NotRunning,
 		resize.Migrating,
-		resize.NoNodeMemory,
 	}
 	if diff := cmp.Diff(want, codes); diff != "" {
 		t.Errorf("%v (-want +got)\n%s", got, diff)

@@ -30,10 +30,8 @@ func (s AttachDIMM) Timeout() time.Duration { return s.Within }
 func (AttachDIMM) kind() kind { return kindAttachDIMM }
 
 func (s AttachDIMM) checkStart(o Observed) error {
-	m := o.Domain.Memory
-	if !slices.Equal(aliases(m), s.Known) {
-		return fmt.Errorf("the domain has the memory devices %q, the plan expected %q",
-			aliases(m), s.Known)
+	if err := checkDevices(o, s.Known); err != nil {
+		return err
 	}
 	return s.SizeLimit.allows(o, o.PossibleMemory()+s.Size, o.Domain.VCPUs.Plugged)
 }

@@ -18,6 +18,7 @@ const (
 	kindLowerLock         kind = "lower-lock"
 	kindRequestMemory     kind = "request-memory"
 	kindSettleMemory      kind = "settle-memory"
+	kindAttachVirtioMem   kind = "attach-virtio-mem"
 	kindAttachDIMM        kind = "attach-dimm"
 	kindDetachDIMM        kind = "detach-dimm"
 	kindSetBalloon        kind = "set-balloon"
@@ -88,6 +89,8 @@ func (n stepJSON) decode() (Step, error) {
 		return decodeStep[RequestMemory](n.Step)
 	case kindSettleMemory:
 		return decodeStep[SettleMemory](n.Step)
+	case kindAttachVirtioMem:
+		return decodeStep[AttachVirtioMem](n.Step)
 	case kindAttachDIMM:
 		return decodeStep[AttachDIMM](n.Step)
 	case kindDetachDIMM:

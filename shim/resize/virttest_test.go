@@ -34,10 +34,10 @@ func (unlimitedNode) Limits(context.Context) (resize.Limits, error) {
 		Available:    resize.NoLimit,
 	}, nil
 }
-func (unlimitedNode) RaiseLock(context.Context, uint64) error     { return nil }
-func (unlimitedNode) LowerLock(context.Context, uint64) error     { return nil }
-func (unlimitedNode) RequireMemory(context.Context, uint64) error { return nil }
-func (unlimitedNode) Hold(context.Context, time.Duration) error   { return nil }
+func (unlimitedNode) RaiseLock(context.Context, uint64) error           { return nil }
+func (unlimitedNode) LowerLock(context.Context, uint64) error           { return nil }
+func (unlimitedNode) RequireMemory(context.Context, uint64) error       { return nil }
+func (unlimitedNode) Hold(context.Context, time.Duration, uint64) error { return nil }
 func (unlimitedNode) Changed(ctx context.Context) (<-chan struct{}, error) {
 	return closedWith(ctx), nil
 }
