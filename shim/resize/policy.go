@@ -14,7 +14,7 @@ type Policy struct {
 	Timeouts Timeouts
 }
 
-// Timeouts are the maximum times until steps are confirmed. 0 selects the default.
+// Timeouts are the maximum times without progress until steps are confirmed. 0 selects the default.
 type Timeouts struct {
 	RaisedLimit  time.Duration // kubelet raises memory.max; 2 min
 	LoweredLimit time.Duration // kubelet lowers memory.max; 2 min

@@ -35,7 +35,10 @@ type world struct {
 }
 
 func (w *world) runner() *resize.Runner {
-	return &resize.Runner{Domain: w.m, Node: agent{w.m}, Journal: w.journal, Policy: w.policy}
+	return &resize.Runner{
+		Domain: w.m, Node: agent{w.m}, Journal: w.journal, Policy: w.policy,
+		Overhead: w.m.overheadFunc,
+	}
 }
 
 func (w *world) targetFunc() target.Target { return w.desired }
@@ -93,12 +96,14 @@ func drawWorld(t *rapid.T) *world {
 	)
 	w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}}
 	switch rapid.SampledFrom([]string{"virtio-mem", "two virtio-mem", "dimm", "nothing",
-		"balloon"}).
+		"balloon", "kubevirt"}).
 		Draw(t, "kind") {
 	case "virtio-mem":
 		m.virtioMem(2*gi, uint64(rapid.IntRange(0, 8).Draw(t, "has"))*128*mi)
 	case "two virtio-mem":
 		m.virtioMem(512*mi, 256*mi).virtioMem(gi, 0)
+	case "kubevirt":
+		m.likeKubeVirt()
 	case "dimm":
 		m.dimm(256 * mi).dimm(128 * mi)
 	case "balloon":
@@ -112,7 +117,7 @@ func drawWorld(t *rapid.T) *world {
 			rapid.Bool().Draw(t, "repaired"),
 		)
 	}
-	w.anySize = len(m.state.Memory.Devices) > 0 && !hasDIMMs(m)
+	w.anySize = resize.GrowthUnit(m.state.Memory) == 2*mi && !hasDIMMs(m)
 	m.guest.lag = rapid.IntRange(0, 5).Draw(t, "lag")
 	m.node.backoff = rapid.IntRange(0, 3).Draw(t, "backoff")
 	m.guest.refuseGive = rapid.IntRange(0, 3).Draw(t, "refuse to give") == 0

@@ -20,7 +20,8 @@ const (
 
 // Record is the journal's record of a run. With it a later shim can finish the run or roll it back.
 type Record struct {
-	Domain string        `json:"domain"` // UUID
+	Domain string        `json:"domain"`          // UUID
+	Start  string        `json:"start,omitempty"` // [Limits].Start of the VM; empty: unknown
 	Target target.Target `json:"target"`
 	Phase  Phase         `json:"phase"`
 
@@ -110,6 +111,11 @@ func (r Record) check() error {
 		return errors.New("report: missing for an ended run")
 	}
 	return nil
+}
+
+// End ends the record of a run that will not continue.
+func (r *Record) End(reason string) {
+	r.Phase, r.Report = Ended, &Report{Target: r.Target, Error: reason}
 }
 
 // replacePlan replaces all steps that have not started.

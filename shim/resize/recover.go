@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // Recover continues a run that the journal has not ended. It continues a rollback. Otherwise it
@@ -14,7 +12,7 @@ import (
 //
 // The journal shows the started steps. The state of the VM comes from libvirt, the guest and the
 // kernel. An unreadable record, or the record of another domain, is an error, and Recover changes
-// nothing.
+// nothing. Recover ends the record of an earlier start of the VM.
 func (r *Runner) Recover(
 	ctx context.Context,
 	desired TargetFunc,
@@ -39,10 +37,28 @@ func (r *Runner) Recover(
 			u.record.Domain,
 		)
 	}
+	if record.Start != "" && record.Start != u.record.Start {
+		return Report{}, false, u.endEarlierStart(record)
+	}
 	u.record, u.unfinished, u.holdsMigrations = record, true, true // as the previous shim left them
 	u.report.Target, u.report.Plan = record.Target, record.Steps.Descriptions()
 	report, err = u.finish(ctx, u.resumeRecord(ctx))
 	return report, true, err
+}
+
+// endEarlierStart ends the record of an earlier start of the VM: its steps have no effect on this
+// one. If the agent does not know the VM process yet, the error is ErrAgent.
+func (u *run) endEarlierStart(record Record) error {
+	if u.record.Start == "" {
+		return fmt.Errorf("compare the VM with the journal: the agent knows no VM process: %w",
+			u.suspend(ErrAgent))
+	}
+	u.Log.Info("the VM was started anew: an earlier resize ends", "steps", record.Started)
+	record.End("the VM was started anew")
+	if err := u.Journal.Store(record); err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	return nil
 }
 
 // resumeRecord continues with the record.
@@ -89,29 +105,20 @@ func (u *run) confirmLastStep(ctx context.Context) error {
 	return nil
 }
 
-// stillDesired reports whether the purpose of a step is still desired. The generation alone does
-// not decide: a restarted agent assigns a new one to the same size.
-func stillDesired(s Step, before, now target.Target) bool {
-	if s, ok := s.(SetVCPUs); ok {
-		return now.VCPUs == s.To
-	}
-	return now.SameSize(before)
-}
-
 // awaitStarted waits for a step whose call may or may not have been made.
 func (u *run) awaitStarted(ctx context.Context, step Step) error {
 	u.fresh = nil
-	ctx, cancel := context.WithTimeout(ctx, step.Timeout())
-	defer cancel()
+	ctx, w := watchProgress(ctx, step)
+	defer w.stop()
 	defer u.setAskGuest(needsGuest(step))()
 	if err := u.holdMigrations(ctx, step); err != nil {
 		return err
 	}
-	return u.confirm(ctx, step, nil)
+	return u.confirm(ctx, w, nil)
 }
 
 // isDone reports whether a new plan would have only closing steps.
 func (u *run) isDone(ctx context.Context) bool {
 	o, err := u.observe(ctx)
-	return err == nil && matchesTarget(o, u.desired(), u.Policy)
+	return err == nil && Reached(o, u.desired(), u.Policy)
 }

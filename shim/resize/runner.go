@@ -18,6 +18,10 @@ type Runner struct {
 	Policy  Policy
 	Log     *slog.Logger // nil: none
 
+	// Overhead returns the launcher's overhead at any size. With it the memory requirement follows
+	// the actual size of the VM, also after a failure. nil: it follows only a target reached.
+	Overhead target.Overhead
+
 	// Progress receives a report with each new plan and after each step, without Actual. The run
 	// waits for its return. The callee owns the report. nil: no progress reports.
 	Progress func(Report)
@@ -27,8 +31,9 @@ type Runner struct {
 type TargetFunc func() target.Target
 
 // Run resizes the VM to its target. It blocks until the target is reached, a step fails or ctx
-// ends. If the target changes, the runner finishes the current step and plans anew. A wait for
-// memory.max ends at once.
+// ends. If the target changes, the runner plans anew. It interrupts a step of the changed
+// dimension, and rolls back if a dimension has no size any more. A wait for memory.max ends at
+// once.
 //
 // If a step fails, the runner rolls back the steps of this run in reverse order, as far as
 // possible. The report shows the actual size. A failed closing step (memory.max or memory-lock
@@ -59,6 +64,7 @@ type run struct {
 	record          Record
 	report          Report
 	required        uint64    // memory requirement set at the agent
+	growth          uint64    // bytes that the plan adds to the guest
 	previous        Record    // of the run before; empty without one
 	fresh           *Observed // the latest observation; nil: a call may have changed the VM since
 	changes         [2]<-chan struct{}
@@ -74,7 +80,10 @@ func (r *Runner) start(ctx context.Context, desired TargetFunc) (u *run, end fun
 	if err != nil {
 		return nil, nil, err
 	}
-	u.record, u.fresh = Record{Domain: o.Domain.UUID, Phase: Running, Target: desired()}, &o
+	u.fresh = &o
+	u.record = Record{
+		Domain: o.Domain.UUID, Start: o.Limits.Start, Phase: Running, Target: desired(),
+	}
 	listening, cancel := context.WithCancel(ctx)
 	u.subscribe(listening)
 	end = func() {
@@ -109,6 +118,7 @@ func (u *run) converge(ctx context.Context) error {
 		if err != nil {
 			return u.handleFailure(ctx, err)
 		}
+		u.growth = o.addedMemory(plan.Target)
 		u.record.replacePlan(plan)
 		u.report.Notes, u.report.Plan = plan.Notes, u.record.Steps.Descriptions()
 		if len(plan.Steps) > 0 {
@@ -130,15 +140,15 @@ func (u *run) executePlan(ctx context.Context, p Plan) (changed bool, err error)
 	lowered := false
 	for _, step := range p.Steps {
 		if u.targetChanged(p) {
-			return true, nil
+			return true, u.leaveTarget(ctx, nil)
 		}
 		if isClosing(step) && !lowered {
 			lowered = true
-			u.lowerRequirement(ctx, p.Target)
+			u.lowerRequirement(ctx)
 		}
 		err := u.perform(ctx, step)
 		if errors.Is(err, errSuperseded) {
-			return true, nil
+			return true, u.leaveTarget(ctx, step)
 		}
 		if err != nil && (!isClosing(step) || mustSuspend(err) || ctx.Err() != nil) {
 			return false, err
@@ -148,27 +158,10 @@ func (u *run) executePlan(ctx context.Context, p Plan) (changed bool, err error)
 	if u.targetChanged(p) {
 		return true, nil
 	}
-	if !lowered {
-		u.lowerRequirement(ctx, p.Target)
-	}
 	return false, nil
 }
 
 func (u *run) targetChanged(p Plan) bool { return u.desired().Generation != p.Target.Generation }
-
-// lowerRequirement lowers the agent's memory requirement to the target, because the VM has reached
-// it. Kubelet may then lower the limits.
-func (u *run) lowerRequirement(ctx context.Context, t target.Target) {
-	required := t.MemoryRequirement()
-	if required == 0 {
-		return
-	}
-	if err := u.requireMemory(ctx, required); err != nil {
-		u.closingErr = errors.Join(
-			u.closingErr, fmt.Errorf("lower the memory requirement: %w", err),
-		)
-	}
-}
 
 // suspended is the error of a run that left the VM as it is.
 type suspended struct{ err error }
@@ -193,7 +186,7 @@ func (u *run) suspendIf(away bool, err error) error {
 
 // mustSuspend reports whether the VM must not be changed any further.
 func mustSuspend(err error) bool {
-	return Suspended(err) || errors.Is(err, ErrMigrating)
+	return Suspended(err) || errors.Is(err, ErrMigrating) || errors.Is(err, errRestarted)
 }
 
 // handleFailure rolls back the started steps, unless the run must be suspended.
@@ -214,12 +207,15 @@ func (u *run) handleFailure(ctx context.Context, err error) error {
 func (u *run) finish(ctx context.Context, err error) (Report, error) {
 	err = errors.Join(err, u.closingErr)
 	o, readErr := u.observeForReport(ctx)
+	if readErr == nil && !Suspended(err) {
+		err = errors.Join(err, u.setRequirement(ctx, o))
+	}
 	if readErr != nil {
 		err = errors.Join(err, u.suspend(fmt.Errorf("the actual size is unknown: %w", readErr)))
 	} else {
 		actual := o.Actual()
 		u.report.Actual = &actual
-		u.report.TargetReached = matchesTarget(o, u.report.Target, u.Policy)
+		u.report.TargetReached = Reached(o, u.report.Target, u.Policy)
 		u.noteLoweredLimit(o)
 	}
 	u.report.Error = errText(err)
@@ -246,8 +242,8 @@ func (u *run) noteLoweredLimit(o Observed) {
 	}
 }
 
-// matchesTarget reports whether only closing steps are left.
-func matchesTarget(o Observed, t target.Target, p Policy) bool {
+// Reached reports whether the VM has the size of a target: only closing steps are left.
+func Reached(o Observed, t target.Target, p Policy) bool {
 	plan, err := MakePlan(o, t, p)
 	if err != nil {
 		return false

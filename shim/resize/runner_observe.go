@@ -3,7 +3,6 @@ package resize
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,7 +15,7 @@ func (u *run) observe(ctx context.Context) (Observed, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.Policy.Timeouts.Read)
 	defer cancel()
 	for {
-		o, err := u.read(ctx, u.domain, u.node)
+		o, err := u.readVM(ctx)
 		if err == nil || !uncertain(err) {
 			return o, err
 		}
@@ -24,6 +23,19 @@ func (u *run) observe(ctx context.Context) (Observed, error) {
 			return Observed{}, err
 		}
 	}
+}
+
+// errRestarted ends a run whose VM has ended. The steps so far say nothing about the next start.
+var errRestarted = errors.New("the VM was started anew during the resize")
+
+// readVM reads the VM once. The error is errRestarted if it is not the start of the record.
+func (u *run) readVM(ctx context.Context) (Observed, error) {
+	o, err := u.read(ctx, u.domain, u.node)
+	if start := o.Limits.Start; err == nil && u.record.Start != "" && start != "" &&
+		start != u.record.Start {
+		err = errRestarted
+	}
+	return o, err
 }
 
 // observeForPlan observes the VM for a new plan. It queries the guest if the number of vCPUs
@@ -78,30 +90,6 @@ func (u *run) observeBeforeStep(ctx context.Context, step Step) (Observed, error
 		return u.observe(ctx)
 	}
 	return u.observeAndRequire(ctx)
-}
-
-// observeAndRequire observes the VM, and raises the memory requirement to the current limit. Limits
-// must not fall before the target is reached.
-func (u *run) observeAndRequire(ctx context.Context) (Observed, error) {
-	o, err := u.observe(ctx)
-	if err != nil || u.record.Target.Memory == 0 || o.Limits.MemoryMax() <= u.required {
-		return o, err
-	}
-	if err := u.requireMemory(ctx, o.Limits.MemoryMax()); err != nil {
-		return Observed{}, fmt.Errorf("raise the memory requirement: %w", err)
-	}
-	return u.observe(ctx)
-}
-
-// requireMemory sets the memory requirement at the agent.
-func (u *run) requireMemory(ctx context.Context, bytes uint64) error {
-	err := u.retryAgent(
-		ctx, func(ctx context.Context) error { return u.node.RequireMemory(ctx, bytes) },
-	)
-	if err == nil {
-		u.required = bytes
-	}
-	return err
 }
 
 // retryAgent repeats an idempotent request to the agent until an answer, for the time in

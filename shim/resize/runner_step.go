@@ -60,8 +60,8 @@ func (u *run) store() error {
 // attempt executes one step. It blocks migrations, checks the step's conditions, records its start,
 // makes the call and waits for the confirmation.
 func (u *run) attempt(ctx context.Context, step Step, recordStart func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, step.Timeout())
-	defer cancel()
+	ctx, w := watchProgress(ctx, step)
+	defer w.stop()
 	defer u.setAskGuest(needsGuest(step))()
 	u.fresh = nil
 	if err := u.holdMigrations(ctx, step); err != nil {
@@ -86,14 +86,16 @@ func (u *run) attempt(ctx context.Context, step Step, recordStart func() error) 
 	if done {
 		return nil
 	}
-	return u.confirm(ctx, step, step.execute(ctx, u.handles, o))
+	return u.confirm(ctx, w, step.execute(ctx, u.handles, o))
 }
 
 // holdMigrations blocks migrations for the maximum time of the step and its rollback.
 func (u *run) holdMigrations(ctx context.Context, step Step) error {
 	u.holdsMigrations = true
 	period := 2*step.Timeout() + u.Policy.Timeouts.Read
-	err := u.retryAgent(ctx, func(ctx context.Context) error { return u.node.Hold(ctx, period) })
+	err := u.retryAgent(ctx, func(ctx context.Context) error {
+		return u.node.Hold(ctx, period, u.growth)
+	})
 	if err != nil {
 		return u.suspendIf(uncertain(err), fmt.Errorf("block migrations: %w", err))
 	}
@@ -110,7 +112,7 @@ func (u *run) releaseMigrations(ctx context.Context) {
 // allowMigrations retries until the agent answers. After the end of ctx it tries only once more,
 // for at most one poll interval, because the caller waits for the end of the run.
 func (u *run) allowMigrations(ctx context.Context) {
-	free := func(ctx context.Context) error { return u.node.Hold(ctx, 0) }
+	free := func(ctx context.Context) error { return u.node.Hold(ctx, 0, 0) }
 	bounded, cancel := context.WithTimeout(ctx, u.Policy.Timeouts.Lock)
 	defer cancel()
 	err := u.retryAgent(bounded, free)
@@ -138,10 +140,10 @@ func checkRunning(o Observed) error {
 // confirm waits until a step has taken effect. orderErr is the result of its call. A refused step
 // counts as confirmed only if it took effect anyway. A repeated call had less time than its
 // timeout, so its failure suspends the run.
-func (u *run) confirm(ctx context.Context, step Step, orderErr error) error {
-	missing, repeated := errors.New("no answer from libvirt or the agent"), false
+func (u *run) confirm(ctx context.Context, w *progress, orderErr error) error {
+	step, missing, repeated := w.step, errors.New("no answer from libvirt or the agent"), false
 	for {
-		o, err := u.read(ctx, u.domain, u.node)
+		o, err := u.readVM(ctx)
 		switch {
 		case err == nil:
 			if missing = step.verify(o); missing == nil {
@@ -150,6 +152,11 @@ func (u *run) confirm(ctx context.Context, step Step, orderErr error) error {
 			}
 			if err := checkRunning(o); err != nil {
 				return err
+			}
+			if w.observe(o) {
+				if err := u.holdMigrations(ctx, step); err != nil {
+					return err
+				}
 			}
 			if orderErr != nil && !uncertain(orderErr) {
 				return orderErr
@@ -164,13 +171,11 @@ func (u *run) confirm(ctx context.Context, step Step, orderErr error) error {
 		case !uncertain(err):
 			return err
 		}
-		if isWait(step) && u.desired().Generation != u.record.Target.Generation {
+		if u.isSuperseded(step) {
 			return errSuperseded
 		}
 		if u.waitForChange(ctx) != nil {
-			missed := errors.Join(
-				fmt.Errorf("not confirmed within %s: %w", step.Timeout(), missing), orderErr,
-			)
+			missed := errors.Join(fmt.Errorf("%s: %w", w.timeoutText(), missing), orderErr)
 			return u.suspendIf(
 				maybeLost(err) || repeated || maybeLost(orderErr) && isRepeatable(step), missed,
 			)
@@ -184,9 +189,6 @@ func maybeLost(
 ) bool {
 	return errors.Is(err, virt.ErrConnection) || errors.Is(err, ErrAgent)
 }
-
-// errSuperseded ends a wait for an outdated target.
-var errSuperseded = errors.New("the target has changed")
 
 // uncertain reports whether the error leaves the outcome of a call open.
 func uncertain(err error) bool {

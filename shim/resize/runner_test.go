@@ -32,6 +32,8 @@ func newRig(m *model) *rig {
 		Node:    agent{m},
 		Journal: j,
 		Policy:  resize.Policy{Shrink: true, Balloon: true},
+
+		Overhead: m.overheadFunc,
 	}
 	return r
 }
@@ -41,7 +43,8 @@ func (r *rig) run(t *testing.T, w target.Target) (resize.Report, error) {
 	t.Helper()
 	r.desired, r.m.node.desiredLimit = w, w.Limit
 	report, err := r.Run(context.Background(), func() target.Target { return r.desired })
-	if rec, lost := r.journal.Load(); lost == nil && rec.Phase == resize.Ended {
+	if rec, lost := r.journal.Load(); lost == nil && rec.Phase == resize.Ended &&
+		rec.Target.Generation == w.Generation { // a run without steps has no record
 		if diff := cmp.Diff(report.Error, rec.Report.Error); diff != "" {
 			t.Errorf("the journal has another report\n%s", diff)
 		}

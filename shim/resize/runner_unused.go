@@ -10,7 +10,8 @@ import (
 // Those vCPUs may still be plugged, because their unplug failed.
 func (u *run) failedVCPUStep(t target.Target) (step SetVCPUs, ok bool) {
 	b := u.previous
-	if b.Domain != u.record.Domain || b.Report == nil || b.Report.Error == "" {
+	sameVM := b.Domain == u.record.Domain && b.Start == u.record.Start
+	if !sameVM || b.Report == nil || b.Report.Error == "" {
 		return SetVCPUs{}, false
 	}
 	for _, s := range b.Steps {

@@ -9,12 +9,12 @@ import (
 )
 
 // Step is one step of a plan: [AwaitRaisedLimit], [RaiseLock], [RequestMemory], [SettleMemory],
-// [AttachDIMM], [DetachDIMM], [SetBalloon], [SetBandwidth], [SetVCPUs], [AwaitLoweredLimit] or
-// [LowerLock]. A step is a value. Its String describes it to users.
+// [AttachVirtioMem], [AttachDIMM], [DetachDIMM], [SetBalloon], [SetBandwidth], [SetVCPUs],
+// [AwaitLoweredLimit] or [LowerLock]. A step is a value. Its String describes it to users.
 type Step interface {
 	fmt.Stringer
 
-	// Timeout is the maximum time until the confirmation.
+	// Timeout is the maximum time without progress until the confirmation.
 	Timeout() time.Duration
 
 	kind() kind

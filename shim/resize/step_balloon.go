@@ -52,6 +52,13 @@ func (s SetBalloon) verify(o Observed) error {
 	return nil
 }
 
+func (s SetBalloon) remaining(o Observed) uint64 { return distance(o.GuestMemory(), s.To) }
+
+func (s SetBalloon) withdrawal(o Observed) Step {
+	memory := o.GuestMemory()
+	return SetBalloon{From: memory, To: memory, SizeLimit: s.SizeLimit, Within: s.Within}
+}
+
 func (s SetBalloon) rollback(o Observed) Step {
 	memory := o.GuestMemory()
 	back := SetBalloon{From: memory, To: s.From, SizeLimit: s.SizeLimit, Within: s.Within}

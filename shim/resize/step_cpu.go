@@ -71,6 +71,11 @@ func (s SetVCPUs) minOnline() int {
 	return min(s.To, max(s.Used, 1)+s.To-s.From)
 }
 
+func (s SetVCPUs) remaining(o Observed) uint64 {
+	v := o.Domain.VCPUs
+	return distance(v.Plugged, s.To) + distance(max(v.Online, 0), s.To)
+}
+
 func (s SetVCPUs) rollback(o Observed) Step {
 	v := o.Domain.VCPUs
 	if v.Plugged == s.From {

@@ -61,6 +61,18 @@ func (s RequestMemory) verify(o Observed) error {
 	return nil
 }
 
+func (s RequestMemory) remaining(o Observed) uint64 {
+	d, _ := o.device(s.Alias)
+	return distance(d.Current, s.To)
+}
+
+func (s RequestMemory) withdrawal(o Observed) Step {
+	if d, ok := o.device(s.Alias); !ok || d.Current == d.Requested {
+		return nil
+	}
+	return SettleMemory{Alias: s.Alias, Within: s.Within}
+}
+
 func (s RequestMemory) rollback(o Observed) Step {
 	d, ok := o.device(s.Alias)
 	switch {
