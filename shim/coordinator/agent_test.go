@@ -32,6 +32,7 @@ type agent struct {
 	migrationsHeld, leased bool
 	leaseCount             int    // granted leases, renewals included
 	lock                   uint64 // memory-lock limit of QEMU; 0: unlimited
+	start                  string // of the VM process
 	raised                 []uint64
 
 	floor, ceiling     uint64 // bounds of lock; a ceiling of 0 is none
@@ -79,7 +80,7 @@ func (a *agent) Limits(context.Context) (resize.Limits, error) {
 		a.limit = limit
 	}
 	limits := resize.Limits{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit,
-		Floor: a.floor, Available: resize.NoLimit}
+		Floor: a.floor, Available: resize.NoLimit, Start: a.start}
 	if a.lock > 0 {
 		limits.Lock = a.lock
 	}
@@ -136,7 +137,7 @@ func (a *agent) memoryRequirement() uint64 {
 }
 
 // Hold returns an error during a lease, as Lease does during a hold.
-func (a *agent) Hold(_ context.Context, d time.Duration) error {
+func (a *agent) Hold(_ context.Context, d time.Duration, _ uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if d > 0 && a.leased {

@@ -68,6 +68,9 @@ const (
 	// pollInterval is the shortest interval of polling. Other intervals are multiples of it.
 	pollInterval = 500 * time.Millisecond
 
+	// compareInterval is the interval of comparing the VM with its desired size.
+	compareInterval = 30 * time.Second
+
 	// A failed resize is retried while its size is desired: after minRetry, then after twice the
 	// time of the previous retry, up to maxRetry.
 	minRetry = 15 * time.Second

@@ -219,8 +219,7 @@ func (w *vmWorker) endRecord() {
 	if err != nil || record.Phase == resize.Ended || record.Domain != w.uuid {
 		return // Load has moved an unreadable record away
 	}
-	record.Phase = resize.Ended
-	record.Report = &resize.Report{Target: record.Target, Error: "the VM was migrated away"}
+	record.End("the VM was migrated away")
 	if err := w.Journal.Store(record); err != nil {
 		w.Log.Warn("cannot end the journal's resize of a VM that migrated away", "error", err)
 	}

@@ -51,6 +51,49 @@ func TestMigration(t *testing.T) {
 	})
 }
 
+// A drain requests the stop of a VM during its migration. The guest gets no request before the
+// migration has failed.
+func TestStopRequestDuringMigration(t *testing.T) {
+	for name, shim := range map[string]func(*testing.T, *rig){
+		"same shim": func(*testing.T, *rig) {},
+		"next shim": func(t *testing.T, r *rig) {
+			r.stopShim()
+			r.startShim(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, r *rig) {
+				r.setMigrating(true)
+				r.podStop.Store(true)
+				shim(t, r)
+				time.Sleep(20 * time.Minute)
+				if n := r.shutdownRequests(); n > 0 {
+					t.Fatalf("%d shutdown requests to a migrating guest", n)
+				}
+				r.expectLease(t, true)
+				r.setMigrating(false)
+				time.Sleep(time.Minute)
+				if s := r.state(t); s.Phase != virt.ShutOff {
+					t.Errorf("state %+v, want it shut off", s)
+				}
+				r.expectLease(t, false)
+			})
+		})
+	}
+}
+
+// The agent requests the stop after the lease has ended, also during a migration.
+func TestAgentStopDuringMigration(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.setMigrating(true)
+		r.agent.sendStop(stopWithin(60))
+		time.Sleep(2 * time.Second)
+		if r.shutdownRequests() == 0 {
+			t.Error("no shutdown request")
+		}
+	})
+}
+
 // A migration that follows at once gets a lease of its own.
 func TestRepeatedMigration(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
@@ -206,20 +249,5 @@ func TestShimEndsDuringMigration(t *testing.T) {
 		r.setMigrating(false)
 		r.startShim(t)
 		r.expectLease(t, false)
-	})
-}
-
-// A stop request of the pod does not wait for the end of a migration.
-func TestStopDuringMigration(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.setMigrating(true)
-		r.podStop.Store(true)
-		time.Sleep(2 * time.Second)
-		r.expectLease(t, false)
-		r.setMigrating(false)
-		time.Sleep(time.Minute)
-		if s := r.state(t); s.Phase != virt.ShutOff {
-			t.Errorf("state %+v, want it shut off", s)
-		}
 	})
 }

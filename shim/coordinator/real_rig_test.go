@@ -162,8 +162,8 @@ func (c agentWithCgroups) RequireMemory(ctx context.Context, bytes uint64) error
 }
 
 // Hold is the first call of each step.
-func (c agentWithCgroups) Hold(ctx context.Context, d time.Duration) error {
-	err := c.agent.Hold(ctx, d)
+func (c agentWithCgroups) Hold(ctx context.Context, d time.Duration, growth uint64) error {
+	err := c.agent.Hold(ctx, d, growth)
 	if d > 0 {
 		c.pod.runHook()
 	}

@@ -152,7 +152,6 @@ func (p *pod) testRefused(t *testing.T) {
 		change func(*podapi.Desired)
 		want   string
 	}{
-		{guestMemory(booted + mi), "want 256Mi or 258Mi"},
 		{guestMemory(2 * gi), "exceeds the capacity of the guest's virtio-mem devices, 1Gi"},
 		{guestMemory(128 * mi), "128Mi is below the boot memory, 256Mi"},
 		{guestMemory(4 * gi), "memory.resize.mooring.dev"},
@@ -200,10 +199,29 @@ func (p *pod) testAgentStop(t *testing.T) {
 func TestDIMM(t *testing.T) {
 	p := start(t, headroom.Options{Device: headroom.DIMM, Slots: 1})
 	p.testMemory(t)
-	p.expectRefused(t, guestMemory(2*booted+mi), "want 512Mi or 640Mi")
+	if s := p.mustResize(t, guestMemory(booted+129*mi)); s.Memory.Balloon != uint64(booted+128*mi) {
+		t.Errorf("memory %+v, want whole blocks of 128 MiB", s.Memory)
+	}
+	p.mustResize(t, guestMemory(booted))
 	p.mustResize(t, guestMemory(booted+128*mi))
 	p.expectRefused(t, guestMemory(2*booted), "all 1 memory slots of the domain are in use")
-	p.expectRefused(t, guestMemory(booted+64*mi), "want 256Mi")
 	p.mustResize(t, guestMemory(booted))
 	p.testAgentStop(t)
+}
+
+// TestKubeVirtDomain resizes a guest with the headroom that KubeVirt defines: a maximum memory, and
+// no memory device until the first growth.
+func TestKubeVirtDomain(t *testing.T) {
+	p := newPod(t)
+	p.daemon.RequireAttach(t)
+	vm := p.daemon.LinuxVM(t)
+	vm.KubeVirt, vm.Memory = true, int(booted/mi)
+	p.bootXML(t, vm.XML(t))
+	p.startShim(t)
+	p.testMemory(t)
+	devices := p.read(t).Memory.Devices
+	if len(devices) != 1 || devices[0].Size != uint64(gi-booted) {
+		t.Errorf("devices %+v, want one up to the maximum of 1Gi", devices)
+	}
+	p.expectRefused(t, guestMemory(2*gi), "exceeds the capacity")
 }

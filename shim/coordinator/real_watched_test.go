@@ -89,6 +89,11 @@ func (d watchedDomain) SetVCPUs(ctx context.Context, n int) error {
 	return d.Domain.SetVCPUs(ctx, n)
 }
 
+func (d watchedDomain) AttachVirtioMem(ctx context.Context, m virt.MemoryDevice) error {
+	d.libvirt.recordChange("a virtio-mem device is attached")
+	return d.Domain.AttachVirtioMem(ctx, m)
+}
+
 func (d watchedDomain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 	d.libvirt.recordChange("a DIMM is attached")
 	return d.Domain.AttachDIMM(ctx, cell, bytes)

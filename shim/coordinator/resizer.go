@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -21,8 +23,8 @@ type resizer struct {
 	changed chan struct{}                  // receives after a change of the generation
 	dryRuns chan struct{}                  // receives after a new request for a dry run
 
-	doneGeneration uint64        // generation that needs no resize; the first is 1
-	retryDelay     time.Duration // 0: the last attempt did not fail
+	doneGeneration uint64        // generation whose size the VM had last; the first is 1
+	retryDelay     time.Duration // 0: the last comparison found the desired size
 	lastReported   failureKey
 }
 
@@ -90,22 +92,18 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// awaitWork waits for a change or a due retry. It returns false when ctx ends.
+// awaitWork waits for a change, a due retry or the next comparison. It returns false when ctx ends.
 func (r *resizer) awaitWork(ctx context.Context) bool {
-	var retry <-chan time.Time
-	if r.retryDelay > 0 {
-		timer := time.NewTimer(r.retryDelay)
-		defer timer.Stop()
-		retry = timer.C
-	}
+	timer := time.NewTimer(cmp.Or(r.retryDelay, compareInterval))
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-r.changed:
 		r.retryDelay = 0
-	case <-retry:
+	case <-timer.C:
 	}
-	return ctx.Err() == nil
+	return ctx.Err() == nil && r.latest.Load() != nil
 }
 
 // recoverJournal ends the run of an earlier shim or attempt. It returns false if it must run again.
@@ -146,24 +144,28 @@ func isTemporary(err error) bool {
 		errors.Is(err, resize.ErrMigrating)
 }
 
-// resizeOnce resizes the VM to its desired size. It returns false if the run was suspended and
-// recoverJournal must continue it.
+// resizeOnce compares the VM with its desired size, and resizes it if they differ. It returns false
+// if the run was suspended and recoverJournal must continue it.
 func (r *resizer) resizeOnce(ctx context.Context) bool {
 	desired := *r.latest.Load()
-	if desired.Generation == r.doneGeneration {
-		return true
-	}
 	if desired.Error != "" {
 		r.reportOnce(ctx, podapi.Report{
 			Generation: desired.Generation, State: podapi.StateRefused, Error: line(desired.Error),
 		})
-		r.doneGeneration = desired.Generation
 		return true
 	}
 	targets, err := r.targetFunc(ctx)
 	if err != nil {
 		r.reportNotStarted(ctx, err)
 		return true
+	}
+	drifted := false
+	if desired.Generation == r.doneGeneration {
+		if drifted = r.hasDrifted(ctx, targets()); !drifted {
+			r.retryDelay = 0
+			return true
+		}
+		r.Log.Warn("another client changed the VM: resizing it to its desired size")
 	}
 	report, err := r.runner(ctx).Run(ctx, targets)
 	if ctx.Err() != nil {
@@ -176,22 +178,52 @@ func (r *resizer) resizeOnce(ctx context.Context) bool {
 		r.scheduleRetry() // for the case that vmWorker has not noticed the migration yet
 		return !resize.Suspended(err)
 	}
-	if err != nil {
-		r.Log.Warn("the VM does not have the desired size", "error", err)
-		r.scheduleRetry()
-	} else {
-		r.doneGeneration, r.retryDelay = report.Target.Generation, 0
-		r.Log.Info("the VM has the desired size",
-			"generation", r.doneGeneration, "steps", len(report.Steps))
+	r.afterRun(report, drifted, err)
+	if drifted {
+		report.Notes = append(report.Notes, driftNote)
 	}
 	r.reportOnce(ctx, buildReport(max(desired.Generation, report.Target.Generation), report, err))
 	return !resize.Suspended(err)
 }
 
+// driftNote is the note of a report about a VM that lost its desired size.
+const driftNote = "another client changed the VM after its resize"
+
+// hasDrifted reports whether a VM with the desired size has another one now. Without an answer of
+// libvirt or the agent it has not: the next comparison follows soon.
+func (r *resizer) hasDrifted(ctx context.Context, t target.Target) bool {
+	observed, err := resize.Read(ctx, r.domain, r.Agent)
+	return err == nil && !observed.Domain.Migrating && !resize.Reached(observed, t, r.Policy)
+}
+
+// afterRun schedules the next attempt or comparison. The pauses grow while another client changes
+// the VM again and again.
+func (r *resizer) afterRun(report resize.Report, drifted bool, err error) {
+	if err != nil {
+		r.Log.Warn("the VM does not have the desired size", "error", err)
+		r.doneGeneration = 0
+		r.scheduleRetry()
+		return
+	}
+	r.doneGeneration = report.Target.Generation
+	r.Log.Info("the VM has the desired size",
+		"generation", r.doneGeneration, "steps", len(report.Steps))
+	if drifted {
+		r.scheduleRetry()
+		return
+	}
+	r.retryDelay = 0
+}
+
+// runner returns a runner for the VM in its current state.
 func (r *resizer) runner(ctx context.Context) *resize.Runner {
+	overhead, err := r.overhead(ctx)
+	if err != nil {
+		r.Log.Debug("the launcher's overhead is unknown", "error", err)
+	}
 	return &resize.Runner{
 		Domain: r.domain, Node: r.Agent, Journal: r.Journal, Policy: r.Policy, Log: r.Log,
-		Progress: r.progressReporter(ctx, r.latest.Load().Generation),
+		Progress: r.progressReporter(ctx, r.latest.Load().Generation), Overhead: overhead,
 	}
 }
 

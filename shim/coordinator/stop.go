@@ -9,9 +9,13 @@ import (
 	"github.com/mooring-vm/mooring/shim/shutdown"
 )
 
-// unreachableAfter is how long libvirt may be away before the shim ceases to be a stop handler.
-// Without libvirt it cannot shut the guest down, and the agent must not wait for it.
-const unreachableAfter = 5 * time.Second
+// The shim ceases to be a stop handler after awayAfter without a connection to libvirt, and after
+// silentAfter without an answer to a query. Without libvirt it cannot shut the guest down, and the
+// agent must not wait for it. On a busy node, a connected libvirt takes several seconds to answer.
+const (
+	awayAfter   = 5 * time.Second
+	silentAfter = 20 * time.Second
+)
 
 // stopRequests collects the stop requests for one VM. The pod's request is final. The agent can
 // withdraw its own.
@@ -24,6 +28,7 @@ type stopRequests struct {
 	unsubscribe func()             // ends the subscription; nil: none
 	// start of the first query that libvirt has not answered; zero: none
 	silentSince time.Time
+	away        bool // the last query found no connection
 
 	byPod         bool
 	byAgent       podapi.Stop // latest request of the agent
@@ -33,15 +38,28 @@ type stopRequests struct {
 // updateSubscription subscribes to the agent's stop requests, until ctx ends, while libvirt
 // answers.
 func (o *stopRequests) updateSubscription(ctx context.Context) {
-	unreachable := !o.silentSince.IsZero() && time.Since(o.silentSince) > unreachableAfter
+	silence := o.silence()
 	switch {
 	case o.silentSince.IsZero() && o.unsubscribe == nil:
 		ctx, o.unsubscribe = context.WithCancel(ctx)
 		o.agentStops = o.agent.Stops(ctx)
-	case unreachable && o.unsubscribe != nil:
+	case o.unsubscribe == nil:
+	case o.away && silence > awayAfter:
 		o.log.Warn("libvirt is away: the agent has to end the VM without the shim")
 		o.unsubscribeAgent()
+	case silence > silentAfter:
+		o.log.Warn("libvirt does not answer: the agent has to end the VM without the shim",
+			"for", silence.Truncate(time.Second))
+		o.unsubscribeAgent()
 	}
+}
+
+// silence is the age of the first query without an answer; zero: libvirt answers.
+func (o *stopRequests) silence() time.Duration {
+	if o.silentSince.IsZero() {
+		return 0
+	}
+	return time.Since(o.silentSince)
 }
 
 // unsubscribeAgent ends the subscription and drops the agent's request.

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -80,17 +79,23 @@ func (r *resizer) overhead(ctx context.Context) (target.Overhead, error) {
 
 // guestOf returns the part of the domain's state that determines the target.
 func (r *resizer) guestOf(s virt.State) target.Guest {
-	g := target.Guest{Boot: s.Memory.Boot, VCPUs: s.VCPUs.Plugged, Keeps: !r.Follow}
+	g := target.Guest{
+		Boot: s.Memory.Boot, Block: resize.GrowthUnit(s.Memory),
+		Memory: resize.Observed{Domain: s}.GuestMemory(), HugePages: s.Memory.HugePage > 0,
+		MaxMemory: resize.LargestMemory(s.Memory),
+		VCPUs:     s.VCPUs.Plugged, MinVCPUs: s.VCPUs.Boot, MaxVCPUs: s.VCPUs.Maximum,
+		Keeps: !r.Follow,
+	}
+	if most := r.Policy.MaxMemory; most > 0 {
+		g.MaxMemory = min(g.MaxMemory, most)
+	}
+	if most := r.Policy.MaxVCPUs; most > 0 {
+		g.MaxVCPUs = min(g.MaxVCPUs, max(most, g.VCPUs))
+	}
 	for _, d := range s.Memory.Devices {
-		switch d.Model {
-		case virt.VirtioMem:
-			g.Block = cmp.Or(g.Block, d.Block)
-		case virt.DIMM:
+		if d.Model == virt.DIMM {
 			g.DIMMs = append(g.DIMMs, d.Size)
 		}
-	}
-	if s.Memory.Slots > 0 {
-		g.Block = cmp.Or(g.Block, resize.DIMMBlock)
 	}
 	return g
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// phaseInterval is the interval of polling a VM's phase, because events can be lost.
-const phaseInterval = 4 * pollInterval
+// lifeReadInterval is the interval of polling a VM's life, because events can be lost.
+const lifeReadInterval = 4 * pollInterval
 
 // watcher observes a VM and its stop requests. It never waits for libvirt: it notices the pod's
 // request even while libvirt hangs.
@@ -20,45 +20,52 @@ type watcher struct {
 	domain virt.Domain
 	calls  sync.WaitGroup // running calls
 
-	phaseRead        *async.Call
-	changedSinceRead bool // an event arrived during the running read
+	lifeRead         *async.Call
+	life             virt.Life // result of lifeRead
+	changedSinceRead bool      // an event arrived during the running read
 	changed          <-chan struct{}
 	fileTicker       *time.Ticker // for the pod's stop request
-	phaseTicker      *time.Ticker
+	lifeTicker       *time.Ticker
 
-	ended bool
+	ended      bool
+	mayMigrate bool // as last observed; true before the first observation
 }
 
-// newWatcher subscribes to events and starts to read the phase. The caller must call close.
+// newWatcher subscribes to events and starts to read the VM's life. The caller must call close.
 func newWatcher(ctx context.Context, d virt.Domain, o stopRequests) *watcher {
 	w := &watcher{stopRequests: o, domain: d, fileTicker: time.NewTicker(pollInterval),
-		phaseTicker: time.NewTicker(phaseInterval)}
-	w.phaseRead = async.New(&w.calls, func(ctx context.Context) error {
-		return checkRunning(ctx, d)
+		lifeTicker: time.NewTicker(lifeReadInterval), mayMigrate: true}
+	w.lifeRead = async.New(&w.calls, func(ctx context.Context) (err error) {
+		w.life, err = d.Life(ctx)
+		return err
 	})
 	var err error
 	if w.changed, err = d.Changed(ctx); err != nil {
 		w.log.Debug("cannot subscribe to the VM's events; polling only", "error", err)
 	}
 	w.readPodRequest()
-	w.readPhase(ctx)
+	w.readLife(ctx)
 	return w
 }
 
 // close releases the watcher and waits for a running read.
 func (w *watcher) close() {
 	w.fileTicker.Stop()
-	w.phaseTicker.Stop()
+	w.lifeTicker.Stop()
 	w.unsubscribeAgent()
 	w.calls.Wait()
 }
 
 // awaitStopOrEnd waits for a stop request or the end of the VM. It returns false without a request,
 // and when ctx ends.
+//
+// A migration holds back the pod's request until it ends. The agent's request comes after the lease
+// of the migration.
 func (w *watcher) awaitStopOrEnd(ctx context.Context) (requested bool) {
-	for !w.requested() && !w.ended && w.handleNext(ctx, nil) {
+	due := func() bool { return w.byAgent.Requested || w.byPod && !w.mayMigrate }
+	for !due() && !w.ended && w.handleNext(ctx, nil) {
 	}
-	return w.requested() && ctx.Err() == nil
+	return due() && ctx.Err() == nil
 }
 
 // handleNext waits for one event and handles it. It returns false when ctx ends or done is closed.
@@ -73,36 +80,39 @@ func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
 		w.updateSubscription(ctx)
 	case stop, ok := <-w.agentStops:
 		w.onAgentStop(stop, ok)
-	case <-w.phaseTicker.C:
-		w.readPhase(ctx)
+	case <-w.lifeTicker.C:
+		w.readLife(ctx)
 	case _, ok := <-w.changed:
 		if !ok {
 			w.changed = nil
 		}
-		w.readPhase(ctx)
-	case err := <-w.phaseRead.Result():
-		w.handlePhase(ctx, err)
+		w.readLife(ctx)
+	case err := <-w.lifeRead.Result():
+		w.handleLife(ctx, err)
 	}
 	return ctx.Err() == nil
 }
 
-// readPhase starts to read the VM's phase, or remembers to read it after the running read.
-func (w *watcher) readPhase(ctx context.Context) {
+// readLife starts to read the VM's life, or remembers to read it after the running read.
+func (w *watcher) readLife(ctx context.Context) {
 	if w.silentSince.IsZero() {
 		w.silentSince = time.Now()
 	}
-	w.changedSinceRead = !w.phaseRead.Start(ctx)
+	w.changedSinceRead = !w.lifeRead.Start(ctx)
 }
 
-// handlePhase handles the result of a read.
-func (w *watcher) handlePhase(ctx context.Context, err error) {
-	w.phaseRead.Reset()
-	if !errors.Is(err, virt.ErrConnection) {
+// handleLife handles the result of a read.
+func (w *watcher) handleLife(ctx context.Context, err error) {
+	w.lifeRead.Reset()
+	if w.away = errors.Is(err, virt.ErrConnection); !w.away {
 		w.silentSince = time.Time{}
 	}
-	w.ended = isEnded(err)
+	w.ended = isEnded(err) || err == nil && w.life.Phase.Ended()
+	if err == nil {
+		w.mayMigrate = w.life.Migrating
+	}
 	w.updateSubscription(ctx)
 	if w.changedSinceRead {
-		w.readPhase(ctx)
+		w.readLife(ctx)
 	}
 }
