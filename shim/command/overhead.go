@@ -21,9 +21,10 @@ type overheadFlags struct {
 }
 
 func (o *overheadFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&o.text, "overhead", "256Mi",
-		"`quantity` of memory that the launcher needs beside the guest's; or kubevirt:VERSION\n"+
-			"for that KubeVirt version's overhead at the VM's new size; kubevirt: its main branch")
+	flags.StringVar(&o.text, "overhead", formulaName,
+		"memory that the launcher needs beside the guest's: a fixed `quantity`; or\n"+
+			"kubevirt:VERSION for that KubeVirt version's overhead at the VM's new size;\n"+
+			"kubevirt: its main branch")
 	flags.StringVar(&o.ratio, "overhead-ratio", "",
 		"KubeVirt's additionalGuestMemoryOverheadRatio, such as 1.5; with --overhead kubevirt")
 	flags.StringVar(&o.extra, "overhead-extra", "0",

@@ -26,7 +26,6 @@ func parseOverhead(t *testing.T, args string) *overheadFlags {
 
 func TestFixedOverhead(t *testing.T) {
 	for args, want := range map[string]uint64{
-		"":               256 << 20,
 		"--overhead 1Gi": 1 << 30,
 		"--overhead=0":   0,
 	} {
@@ -51,6 +50,9 @@ func TestOverheadByFormula(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]target.Formula{
+		"": {
+			Version: kubevirt.Main(),
+		},
 		"--overhead kubevirt": {
 			Version: kubevirt.Main(),
 		},
@@ -76,6 +78,29 @@ func TestOverheadByFormula(t *testing.T) {
 		diff := cmp.Diff(&want, got, cmp.AllowUnexported(kubevirt.Version{}, kubevirt.Ratio{}))
 		if diff != "" {
 			t.Errorf("%s (-want +got)\n%s", args, diff)
+		}
+	}
+}
+
+// Without flags the overhead grows with the guest, and covers that of KubeVirt 1.5 to 1.9.
+func TestDefaultOverhead(t *testing.T) {
+	_, formula, err := parseOverhead(t, "").read()
+	if err != nil || formula == nil {
+		t.Fatalf("%+v, %v, want a formula", formula, err)
+	}
+	overhead, err := formula.Of(`<domain type='kvm'><memory unit='GiB'>64</memory>
+		<os><type arch='x86_64'>hvm</type></os><devices><graphics type='vnc'/></devices></domain>`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		guest uint64
+		vcpus int
+		least uint64
+	}{{1 << 30, 1, 270 << 20}, {64 << 30, 16, 516 << 20}} {
+		if got, err := overhead(c.guest, c.vcpus); err != nil || got < c.least {
+			t.Errorf("overhead of %d with %d vCPUs: %d, %v, want %d or more", c.guest, c.vcpus,
+				got, err, c.least)
 		}
 	}
 }
@@ -119,7 +144,10 @@ func TestBadOverheads(t *testing.T) {
 			"--overhead 256Mi --overhead-ratio 1.5",
 			"--overhead-ratio 1.5: allowed with --overhead kubevirt only",
 		},
-		{"--overhead-extra 1Mi", "--overhead-extra 1Mi: allowed with --overhead kubevirt only"},
+		{
+			"--overhead 0 --overhead-extra 1Mi",
+			"--overhead-extra 1Mi: allowed with --overhead kubevirt only",
+		},
 		{
 			"--overhead 1Gi --overhead-guaranteed",
 			"--overhead-guaranteed true: allowed with --overhead kubevirt only",

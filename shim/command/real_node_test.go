@@ -87,7 +87,7 @@ func (n *node) startAgent() error {
 			State:     agentapi.StateRunning,
 			Rule:      "tenants",
 			VMs: []agentapi.VM{
-				{PID: n.vm.PID, StartTime: n.vm.StartTime, State: agentapi.VMRunning},
+				{PID: n.vm.PID, StartTime: n.vm.Ticks(), State: agentapi.VMRunning},
 			},
 		},
 		Limits: registry.ContainerLimits{Memory: int64(3 * gi), CPU: 8000},
@@ -182,10 +182,10 @@ func (o hookedPod) RequireMemory(n podapi.MemoryRequirement) error {
 	return o.Pod.RequireMemory(n)
 }
 
-func (o hookedPod) Hold(d time.Duration) error {
+func (o hookedPod) Hold(d time.Duration, added podapi.Amount) error {
 	o.runHook("hold")
 	o.node.migrationsBlocked.Store(d > 0)
-	return o.Pod.Hold(d)
+	return o.Pod.Hold(d, added)
 }
 
 func (o hookedPod) Desired() (podapi.Desired, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -87,11 +88,11 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.policy.Balloon, "balloon", false,
 		"use the balloon if no memory device can change the memory")
 	flags.DurationVar(&f.policy.Timeouts.Grow, "grow-timeout", time.Minute,
-		"time for the guest to take memory")
+		"time without progress while the guest takes memory")
 	flags.DurationVar(&f.policy.Timeouts.Shrink, "shrink-timeout", 2*time.Minute,
-		"time for the guest to release memory")
+		"time without progress while the guest releases memory")
 	flags.DurationVar(&f.policy.Timeouts.VCPUs, "vcpu-timeout", 30*time.Second,
-		"time for the guest to bring vCPUs online or to release them")
+		"time without progress while the guest brings vCPUs online or releases them")
 	flags.StringVar(&f.maxMemory, "max-memory", "",
 		"maximum `quantity` of guest memory; without the flag the domain's maximum")
 	flags.IntVar(&f.policy.MaxVCPUs, "max-vcpus", 0,
@@ -104,6 +105,14 @@ func (f *runFlags) run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	release, err := lockPod(ctx, filepath.Dir(f.socket), log)
+	if ctx.Err() != nil {
+		return nil // it ends before it served the VM
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
 	file, err := journal.Open(f.journal)
 	if err != nil {
 		return fmt.Errorf("--journal: %w", err)
