@@ -47,7 +47,7 @@ func startQuotaServer(t *testing.T) *quotaServer {
 		reservationsPath: v1alpha1.MigrationReservationList{Items: []v1alpha1.MigrationReservation{
 			reservation("m-web", "web", v1alpha1.PhaseReserved, "4", "8Gi"),
 			reservation("m-db", "db", v1alpha1.PhaseCharged, "2", "4Gi"),
-			reservation("m-old", "old", v1alpha1.PhaseExpired, "9", "9Gi"),
+			reservation("m-old", "old", v1alpha1.PhaseReleasing, "1", "1Gi"),
 		}},
 		migrationsPath: kubevirtv1.VirtualMachineInstanceMigrationList{
 			Items: []kubevirtv1.VirtualMachineInstanceMigration{
@@ -134,11 +134,11 @@ func reservation(
 			"requests.cpu", "100m", "pods", "1")},
 	}
 	r.Status.Phase = phase
-	switch phase {
-	case v1alpha1.PhaseReserved:
-		r.Spec.Deadline = &metav1.Time{Time: now.Add(3 * time.Minute)}
-	case v1alpha1.PhaseExpired:
-		r.Spec.Deadline = &metav1.Time{Time: now.Add(-time.Hour)}
+	if phase == v1alpha1.PhaseReserved {
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionWaiting,
+			Status: metav1.ConditionTrue, Reason: "QuotaFull",
+			Message:            "ResourceQuota default lacks limits.cpu=1",
+			LastTransitionTime: metav1.Time{Time: now.Add(-3 * time.Minute)}}}
 	}
 	return r
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -97,14 +96,14 @@ func (p *Program) writeMigrations(s quotaStatusJSON) error {
 		return nil
 	}
 	charged := chargedIn(s.Quotas)
-	rows := [][]string{{"VM", "MIGRATION", "STATE", "RESERVATION", "HOLDS", "DEADLINE"}}
+	rows := [][]string{{"VM", "MIGRATION", "STATE", "RESERVATION", "HOLDS", "WAITING"}}
 	for _, m := range s.Migrations {
 		state := m.State
 		if m.Rejected {
 			state += " (rejected by a quota)"
 		}
 		rows = append(rows, []string{m.VM, m.Migration, state, string(m.Phase),
-			formatReserved(m.Reserved, charged), p.until(m.Deadline)})
+			formatReserved(m.Reserved, charged), p.formatWaiting(m.Waiting)})
 	}
 	err := table(p.Out, rows)
 	fmt.Fprintln(p.Out)
@@ -133,15 +132,11 @@ func formatReserved(list corev1.ResourceList, charged map[corev1.ResourceName]bo
 	return strings.Join(all, ", ")
 }
 
-func (p *Program) until(deadline *time.Time) string {
-	if deadline == nil {
+func (p *Program) formatWaiting(w *waitingJSON) string {
+	if w == nil {
 		return ""
 	}
-	left := deadline.Sub(p.Now())
-	if left < 0 {
-		return "passed " + duration.HumanDuration(-left) + " ago"
-	}
-	return "in " + duration.HumanDuration(left)
+	return "for " + duration.HumanDuration(p.Now().Sub(w.Since)) + ": " + w.Message
 }
 
 func (p *Program) writeSettings(k kubevirtJSON) error {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -62,7 +64,14 @@ type migrationJSON struct {
 	Rejected bool                `json:"rejected"`        // by a quota, according to KubeVirt
 	Phase    v1alpha1.Phase      `json:"phase,omitempty"` // of the reservation; empty: none
 	Reserved corev1.ResourceList `json:"reserved"`
-	Deadline *time.Time          `json:"deadline,omitempty"`
+	Waiting  *waitingJSON        `json:"waiting,omitempty"`
+}
+
+// waitingJSON says why a quota rejects the target pod of a migration.
+type waitingJSON struct {
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
 }
 
 type faultJSON struct {
@@ -165,18 +174,16 @@ func newMigrationsJSON(r quotaReader) []migrationJSON {
 	return all
 }
 
-// reservationJSON describes a reservation and its VM. An expired reservation reserves no
-// resources.
+// reservationJSON describes a reservation and its VM.
 func reservationJSON(r *v1alpha1.MigrationReservation) migrationJSON {
 	j := migrationJSON{
 		VM: r.Spec.VMI.Name, Migration: r.Spec.Migration.Name, UID: r.Name,
 		Phase: cmp.Or(r.Status.Phase, v1alpha1.PhaseReserved), Reserved: corev1.ResourceList{},
 	}
-	if r.Spec.Deadline != nil {
-		j.Deadline = &r.Spec.Deadline.Time
-	}
-	if !quota.IsActive(r) {
-		return j
+	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionWaiting)
+	if c != nil && c.Status == metav1.ConditionTrue {
+		j.Waiting = &waitingJSON{Reason: c.Reason, Message: c.Message,
+			Since: c.LastTransitionTime.Time}
 	}
 	for _, pod := range r.Spec.Pods {
 		for name, q := range pod.Charge {

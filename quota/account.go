@@ -3,11 +3,9 @@ package quota
 import (
 	"cmp"
 	"encoding/json"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
@@ -19,7 +17,8 @@ type Account struct {
 
 	Base            corev1.ResourceList // see [Base]
 	Shares          Shares              // of the base; empty after an opt-out
-	FreeMaintenance corev1.ResourceList // part of the maintenance share free of VMs, see [Desired]
+	FreeMaintenance corev1.ResourceList // unused maintenance share, see [Desired]
+	Overrun         corev1.ResourceList // use beyond the base, see [Desired]
 	Desired         corev1.ResourceList // see [Desired]
 
 	observe bool // the quota is not raised: Desired stands for status.hard
@@ -27,9 +26,15 @@ type Account struct {
 	// Reservations are the reservations charged to this quota, by name.
 	Reservations []*v1alpha1.MigrationReservation
 
-	// Reserved is the sum of their charges, for resources of the base. Outstanding is the part of
-	// it for pods not charged yet.
+	// Reserved is the sum of the charges of migrations with a target pod, and of the largest pending
+	// ones that KubeVirt can start at once, for resources of the base. Outstanding is the part of it
+	// for pods not charged yet.
 	Reserved, Outstanding corev1.ResourceList
+
+	slots slots
+
+	claimed   corev1.ResourceList // see [Claim]
+	claimants int
 }
 
 // Accounts computes the account of each quota of a snapshot, sorted by name. A quota with a fault
@@ -47,8 +52,9 @@ func (p pods) accounts(
 		faults = append(faults, Fault{"Namespace", s.Namespace.Name, err})
 	}
 	var all []Account
+	free := p.slots(s.Parallel, ledger)
 	for _, q := range sortedQuotas(s.Quotas) {
-		a, err := p.account(q, s.Namespace, o, ledger)
+		a, err := p.account(q, s.Namespace, o, ledger, free)
 		if err != nil {
 			faults = append(faults, Fault{"ResourceQuota", q.Name, err})
 			continue
@@ -60,7 +66,11 @@ func (p pods) accounts(
 			faults = append(faults, Fault{"ResourceQuota", q.Name, err})
 			continue
 		}
-		a.Desired = Desired(a.Base, a.Reserved, a.FreeMaintenance)
+		if a.Overrun, err = p.overrun(a); err != nil {
+			faults = append(faults, Fault{"ResourceQuota", q.Name, err})
+			continue
+		}
+		a.Desired = a.desired(a.Reserved)
 		all = append(all, a)
 	}
 	return all, faults
@@ -68,50 +78,58 @@ func (p pods) accounts(
 
 func (p pods) account(
 	q *corev1.ResourceQuota, ns *corev1.Namespace, o Options,
-	ledger []*v1alpha1.MigrationReservation,
+	ledger []*v1alpha1.MigrationReservation, free slots,
 ) (Account, error) {
 	base, err := Base(q, ns, o)
 	if err != nil {
 		return Account{}, err
 	}
-	a := Account{Quota: q, OptedOut: optedOut(q, o), Base: base, observe: o.Observe}
-	a.Reserved, a.Outstanding = corev1.ResourceList{}, corev1.ResourceList{}
-	for _, r := range ledger {
-		if a.OptedOut || !IsActive(r) {
-			continue
-		}
-		if err := a.addReservation(r, p.target(r.Name)); err != nil {
-			return Account{}, err
+	a := Account{Quota: q, OptedOut: optedOut(q, o), Base: base, observe: o.Observe, slots: free}
+	if !a.OptedOut {
+		for _, r := range ledger {
+			charge, err := a.chargeOf(r)
+			if err != nil {
+				return Account{}, err
+			}
+			if len(charge) > 0 {
+				a.Reservations = append(a.Reservations, r)
+			}
 		}
 	}
+	a.Reserved, a.Outstanding = p.reserved(a, a.Reservations)
 	return a, nil
 }
 
-// addReservation adds the pods of a reservation that fall under the quota.
-func (a *Account) addReservation(r *v1alpha1.MigrationReservation, target family) error {
-	found := false
-	for _, pod := range r.Spec.Pods {
-		under, err := FallsUnder(pod, a.Quota)
-		if err != nil {
-			return err
-		}
-		charge := restrictTo(pod.Charge, a.Base)
-		if !under || len(charge) == 0 {
+// reserved returns the charge of reservations to the quota, and the part for pods not charged yet.
+func (p pods) reserved(
+	a Account, of []*v1alpha1.MigrationReservation,
+) (reserved, outstanding corev1.ResourceList) {
+	reserved, outstanding = corev1.ResourceList{}, corev1.ResourceList{}
+	pending := pendingCharges{}
+	for _, r := range of {
+		charge, _ := a.chargeOf(r) // an error would have ended account
+		if !p.started(r) {
+			node := p.sourceNode(r)
+			pending[node] = append(pending[node], charge)
 			continue
 		}
-		found = true
-		add(a.Reserved, charge)
-		add(a.Outstanding, target.outstanding(pod.Role, charge))
+		add(reserved, charge)
+		add(outstanding, a.outstandingOf(r, p.target(r.Name)))
 	}
-	if found {
-		a.Reservations = append(a.Reservations, r)
-	}
-	return nil
+	next := a.slots.largest(pending)
+	add(reserved, next)
+	add(outstanding, next)
+	return reserved, outstanding
 }
 
-// IsActive reports whether a reservation counts. An expired one does not.
-func IsActive(r *v1alpha1.MigrationReservation) bool {
-	return r.Status.Phase != v1alpha1.PhaseExpired
+// BlocksEdits reports whether the reservation must end before the base of a quota may change. A
+// reservation that only keeps the count/pods of an ended pod can last as long as the VM, and blocks
+// no edit.
+func BlocksEdits(r *v1alpha1.MigrationReservation) bool {
+	return slices.ContainsFunc(r.Spec.Pods, func(pod v1alpha1.ReservedPod) bool {
+		_, stored := pod.Charge[countPods]
+		return !stored || len(pod.Charge) > 1
+	})
 }
 
 // optedOut reports whether an annotation excludes the quota.
@@ -135,37 +153,6 @@ func restrictTo(list, in corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// inForce reports whether status.hard, which admission compares with, has room for a reservation
-// beside all earlier ones: first the granted ones, then the older ones.
-func (a Account) inForce(holder string) bool {
-	sum := corev1.ResourceList{}
-	for _, r := range slices.SortedStableFunc(slices.Values(a.Reservations), compareGrantOrder) {
-		add(sum, a.chargeOf(r))
-		if r.Name == holder {
-			return a.hardCovers(Desired(a.Base, sum, a.FreeMaintenance))
-		}
-	}
-	return true
-}
-
-// compareGrantOrder orders reservations by granting: granted ones first, then by age.
-func compareGrantOrder(a, b *v1alpha1.MigrationReservation) int {
-	late := func(r *v1alpha1.MigrationReservation) int {
-		if meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionGranted) {
-			return 0
-		}
-		return 1
-	}
-	created := func(r *v1alpha1.MigrationReservation) int64 {
-		if r.CreationTimestamp.IsZero() { // not created yet
-			return math.MaxInt64
-		}
-		return r.CreationTimestamp.Unix()
-	}
-	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(created(a), created(b)),
-		cmp.Compare(a.Name, b.Name))
-}
-
 // hard returns the limits that admission compares with. In mode observe these are the limits that
 // mode enforce would set.
 func (a Account) hard() corev1.ResourceList {
@@ -181,49 +168,60 @@ func (a Account) hard() corev1.ResourceList {
 	return hard
 }
 
-// hardCovers reports whether status.hard is at least this amount.
-func (a Account) hardCovers(hard corev1.ResourceList) bool {
-	for name, want := range hard {
-		if is, ok := a.Quota.Status.Hard[name]; !ok || is.Cmp(want) < 0 {
-			return false
-		}
-	}
-	return true
+// chargeOf returns the charge of a reservation to the quota, for resources of the base.
+func (a Account) chargeOf(r *v1alpha1.MigrationReservation) (corev1.ResourceList, error) {
+	return a.chargeOfPods(r.Spec.Pods)
 }
 
-// chargeOf returns the charge of a reservation to the quota.
-func (a Account) chargeOf(r *v1alpha1.MigrationReservation) corev1.ResourceList {
+// chargeOfPods returns the charge of pods to the quota, for resources of the base.
+func (a Account) chargeOfPods(pods []v1alpha1.ReservedPod) (corev1.ResourceList, error) {
 	sum := corev1.ResourceList{}
-	for _, pod := range r.Spec.Pods {
-		if under, err := FallsUnder(pod, a.Quota); err == nil && under {
+	for _, pod := range pods {
+		under, err := FallsUnder(pod, a.Quota)
+		if err != nil {
+			return nil, err
+		}
+		if under {
 			add(sum, restrictTo(pod.Charge, a.Base))
 		}
 	}
-	return sum
+	return sum, nil
 }
 
-// quotaWrite returns the write that changes the quota to the desired amounts, and whether the write
-// changes anything.
+// quotaWrite returns the write that changes the quota to the desired amounts, and whether the
+// controller writes the quota at all.
 func (a Account) quotaWrite(o Options) (WriteQuota, bool) {
 	w := WriteQuota{Name: a.Quota.Name, UID: a.Quota.UID, ResourceVersion: a.Quota.ResourceVersion,
 		Hard: a.Desired}
-	migrating := o.Prefix + MigratingName
 	switch {
 	case len(a.Reservations) > 0:
 		w.Annotations = Annotations{
 			BaseAnnotation: formatList(a.Base), AppliedAnnotation: formatList(a.Desired),
-			migrating: a.migratingVMs(),
+			o.Prefix + MigratingName: a.migratingVMs(),
 		}
 	case raised(a.Quota):
-		w.Annotations = Annotations{BaseAnnotation: "", AppliedAnnotation: "", migrating: ""}
+		w.Annotations = Annotations{}
+		for _, key := range o.QuotaAnnotations() {
+			w.Annotations[key] = ""
+		}
 	default:
 		return WriteQuota{}, false
 	}
-	changed := !equalLists(w.Hard, a.Quota.Spec.Hard)
+	return w, true
+}
+
+// QuotaAnnotations returns the annotations of the controller on a raised quota.
+func (o Options) QuotaAnnotations() []string {
+	return []string{BaseAnnotation, AppliedAnnotation, RetryAnnotation, o.Prefix + MigratingName}
+}
+
+// changes reports whether the write changes the quota.
+func (w WriteQuota) changes(q *corev1.ResourceQuota) bool {
+	changed := !equalLists(w.Hard, q.Spec.Hard)
 	for key, value := range w.Annotations {
-		changed = changed || a.Quota.Annotations[key] != value
+		changed = changed || q.Annotations[key] != value
 	}
-	return w, changed
+	return changed
 }
 
 // lowers reports whether a write lowers an amount.
@@ -248,7 +246,8 @@ func (a Account) migratingVMs() string {
 		if sum == nil {
 			sum = corev1.ResourceList{}
 		}
-		add(sum, a.chargeOf(r))
+		charge, _ := a.chargeOf(r) // an error would have ended account
+		add(sum, charge)
 		vms[r.Spec.VMI.Name] = sum
 	}
 	text, err := json.Marshal(vms)

@@ -134,7 +134,7 @@ const (
 	ReasonGranted  = "QuotaGranted"
 	ReasonGrown    = "QuotaReservationGrown"
 	ReasonReleased = "QuotaReleased"
-	ReasonTimedOut = "QuotaTimedOut"
+	ReasonWaiting  = "QuotaStillRejects"
 
 	ReasonWouldReserve     = "WouldReserve"
 	ReasonWouldReserveMore = "WouldReserveMore"

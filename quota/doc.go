@@ -1,7 +1,7 @@
 // Package quota computes the size of ResourceQuotas during live migrations. A migration runs two
 // pods of a VM at once, and a full quota does not admit the second one.
 //
-//	spec.hard = base + reservations exceeding the maintenance share
+//	spec.hard = base + overrun + reservations exceeding the maintenance share
 //
 // The package computes spec.hard anew each time and never subtracts. It is pure: no client, no
 // clock. [MakePlan] turns the content of a namespace ([Snapshot]) into writes ([Plan]). [Accounts]
@@ -14,19 +14,22 @@
 //	migration pending
 //	     │ its pods fall under a quota, and no earlier migration of the VM is open
 //	     ▼
-//	┌──────────┐ status.hard has it ┌─────────┐ target pod is charged ┌─────────┐
-//	│ Reserved ├───────────────────►│ Granted ├──────────────────────►│ Charged │
-//	└────┬─────┘◄───────────────────┴──┬──────┘◄──────────────────────┴────┬────┘
-//	     │   a quota was edited        │          target pod has ended     │
-//	     │                             │                                   │
-//	     ├── rejected till deadline ───┤                                   │
-//	     ▼                             │ migration has ended, or VM is gone│
-//	┌─────────┐                        ▼                                   │
-//	│ Expired │                  ┌───────────┐◄────────────────────────────┘
-//	└────┬────┘                  │ Releasing │
-//	     │ migration has ended   └─────┬─────┘ the pod that has to go is not charged
-//	     ▼                             ▼
-//	  released                      released
+//	┌──────────┐ status.hard has room ┌─────────┐ target pod is charged ┌─────────┐
+//	│ Reserved ├─────────────────────►│ Granted ├──────────────────────►│ Charged │
+//	└────┬─────┘◄─────────────────────┴──┬──────┘◄──────────────────────┴────┬────┘
+//	     │   a quota was edited or full  │          target pod has ended     │
+//	     │                               │                                   │
+//	     │ migration has ended, or VM is gone                                │
+//	     │                               ▼                                   │
+//	     │                         ┌───────────┐◄────────────────────────────┘
+//	     └────────────────────────►│ Releasing │
+//	                               └─────┬─────┘
+//	                                     │ the pod that has to go is not charged
+//	                                     ▼
+//	                                 released
+//
+// While a quota rejects the target pod, the condition Waiting has the reason and the missing
+// amounts. No wait is final: see [RetryAnnotation].
 //
 // The pod awaited in Releasing is the source after a success and the target after a failure. If the
 // other pod is gone instead, the remaining pod is within the base as well. If the migration object
@@ -39,10 +42,6 @@
 //
 // A stored pod that has ended is still charged count/pods. For a quota with count/pods, the
 // reservation keeps this charge until the pod is deleted.
-//
-// An expired reservation reserves no resources. The object stays so that the controller does not
-// reserve for this migration again. The deadline starts when a quota rejects the target pod. A
-// migration waiting for its turn has no deadline.
 //
 // # Duties of the controller
 //

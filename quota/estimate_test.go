@@ -3,7 +3,6 @@ package quota_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -93,10 +92,6 @@ func TestVMIsToEstimate(t *testing.T) {
 		"no reservations": func(s *quota.Snapshot) { s.Reservations = nil },
 		"not granted yet": func(s *quota.Snapshot) {
 			s.Reservations[0].Status.Phase = v1alpha1.PhaseReserved
-		},
-		"expired": func(s *quota.Snapshot) {
-			s.Now = s.Now.Add(time.Hour)
-			*s = settled(t, *s)
 		},
 		"it has a target": func(s *quota.Snapshot) {
 			s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))

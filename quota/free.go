@@ -1,6 +1,8 @@
 package quota
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -11,11 +13,12 @@ import (
 //	status.hard - status.used - reservations with pods not charged yet
 //	VM share    - (status.used - reservations with charged pods)
 //
-// and at least zero. Without a maintenance share both are equal once status.hard has followed
-// spec.hard. Then they match the proposal's formula hard - (used - reservations), with base for
-// hard and all targets charged.
+// without the [Claim] of VMs that wait for their launcher, and at least zero. Without a maintenance
+// share both are equal once status.hard has followed spec.hard. Then they match the proposal's
+// formula hard - (used - reservations), with base for hard and all targets charged.
 //
-// In mode observe, [Desired] stands for status.hard. The result lacks a resource if kube-apiserver has not computed its use yet.
+// In mode observe, [Desired] stands for status.hard. The result lacks a resource if kube-apiserver
+// has not computed its use yet.
 func (a Account) Free() corev1.ResourceList {
 	free := a.remaining()
 	for name, q := range free {
@@ -38,16 +41,33 @@ func (a Account) remaining() corev1.ResourceList {
 		left := hard.DeepCopy()
 		left.Sub(used)
 		left.Sub(a.Outstanding[name])
+		left.Sub(a.claimed[name])
 		if share, shared := a.Shares.VM[name]; shared {
 			ours := share.DeepCopy()
 			ours.Sub(used)
 			ours.Add(a.Reserved[name])
 			ours.Sub(a.Outstanding[name])
+			ours.Sub(a.claimed[name])
 			left = smaller(left, ours)
 		}
 		all[name] = left
 	}
 	return all
+}
+
+// Claim returns accounts with less free: pods claim their charge before they exist.
+func Claim(accounts []Account, by []v1alpha1.ReservedPod) []Account {
+	out := slices.Clone(accounts)
+	for i := range out {
+		out[i].claimed = corev1.ResourceList{}
+		for _, pod := range by {
+			if under, err := FallsUnder(pod, out[i].Quota); err == nil && under {
+				add(out[i].claimed, restrictTo(pod.Charge, out[i].Base))
+				out[i].claimants++
+			}
+		}
+	}
+	return out
 }
 
 // Check reports an error if a pod does not fit into the free amounts. The pod must not be a

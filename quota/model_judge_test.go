@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"pgregory.net/rapid"
 
@@ -25,9 +26,6 @@ func (m *model) judge(a quota.Action) {
 
 // judgeRelease: a release before the end of the awaited pod needs a quota without room for it.
 func (m *model) judgeRelease(r *v1alpha1.MigrationReservation) {
-	if !quota.IsActive(r) {
-		return
-	}
 	source, target := false, false
 	for _, pod := range m.running(string(r.Spec.VMI.UID)) {
 		source = source || r.Spec.Source != nil && pod.UID == r.Spec.Source.UID
@@ -38,7 +36,8 @@ func (m *model) judgeRelease(r *v1alpha1.MigrationReservation) {
 	}
 }
 
-// judgeQuota: the ledger explains each raise, now or at the time of the cache.
+// judgeQuota: the ledger and the launchers that migrated explain each raise, now or at the time of
+// the cache.
 func (m *model) judgeQuota(w quota.WriteQuota) {
 	most := map[string]corev1.ResourceList{}
 	for _, r := range slices.Concat(m.s.Reservations, m.cache.Reservations) {
@@ -57,9 +56,18 @@ func (m *model) judgeQuota(w quota.WriteQuota) {
 	for _, sum := range most {
 		plus(allowed, sum)
 	}
+	migrated := map[types.UID]*corev1.Pod{}
+	for _, pod := range slices.Concat(m.s.Pods, m.cache.Pods) {
+		if pod.Labels[kubevirtv1.MigrationJobLabel] != "" {
+			migrated[pod.UID] = pod
+		}
+	}
+	for _, pod := range migrated {
+		plus(allowed, quota.Charge(pod))
+	}
 	for name, q := range w.Hard {
 		if most := allowed[name]; q.Cmp(most) > 0 {
-			m.t.Fatalf("%s is raised to %s, and base and ledger are %s", name, q.String(),
+			m.t.Fatalf("%s is raised to %s, and base, ledger and migrated VMs are %s", name, q.String(),
 				most.String())
 		}
 	}

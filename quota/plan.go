@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,12 +45,12 @@ type planner struct {
 	faults   []Fault
 
 	reservationWrites []Action // creates and updates
-	expirations       []Action // statuses that end the effect of a reservation
-	statusWrites      []Action // all other statuses
+	statusWrites      []Action
 	releases          []Action
 	quotaWrites       []WriteQuota
 	reports           []Report
 	needsLive         bool
+	nextRetry         time.Time
 }
 
 // draft is a reservation before and after the plan.
@@ -57,16 +58,17 @@ type draft struct {
 	before, after *v1alpha1.MigrationReservation // before is nil for a new one
 	phase         v1alpha1.Phase                 // empty: derived from quotas and target pod
 	target        *v1alpha1.Reference
+	rejected      bool // KubeVirt reports that a quota rejects the target pod
 }
 
-// plan orders the actions: reservations, expirations and releases, then the quotas that follow from
-// them, and finally statuses and annotations.
+// plan orders the actions: reservations and releases, then the quotas that follow from them, and
+// finally statuses and annotations.
 func (p *planner) plan() Plan {
-	needed := slices.Concat(p.reservationWrites, p.expirations, p.releases, p.quotaActions())
+	needed := slices.Concat(p.reservationWrites, p.releases, p.quotaActions())
 	return Plan{
 		Actions: slices.Concat(needed, p.statusWrites, p.annotate()), Required: len(needed),
-		Withheld: p.withheld(), Reports: p.reports, Overruns: p.overruns(), Faults: p.faults, NeedsLive: p.needsLive,
-		NextPlan: p.nextPlan(),
+		Withheld: p.withheld(), Reports: p.reports, Overruns: p.overruns(), Faults: p.faults,
+		NeedsLive: p.needsLive, NextPlan: p.nextPlan(),
 	}
 }
 
@@ -77,13 +79,8 @@ func (p *planner) planReservation(e entry, all []entry) {
 		p.reserve(e, all)
 	case p.finished(e):
 		p.release(e)
-	case e.reservation.Status.Phase == v1alpha1.PhaseExpired:
-		p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseExpired,
-			target: reference(e.target.launcher)})
 	case e.outcome() != running || p.vmiGone(e):
 		p.awaitPodEnd(e)
-	case p.expired(e):
-		p.expire(e)
 	default:
 		p.refresh(e, all)
 	}
@@ -105,15 +102,13 @@ func (p *planner) reserve(e entry, all []entry) {
 	if len(r.Spec.Pods) == 0 || !p.limitedByAnyQuota(r) {
 		return
 	}
-	p.setDeadline(r, e)
 	p.reservationWrites = append(p.reservationWrites, CreateReservation{r})
 	p.report(r, corev1.EventTypeNormal, ReasonReserved, "reserving %s in ResourceQuotas (%s)",
 		p.formatLimited(total(r)), r.Spec.From)
-	p.addDraft(draft{after: r})
+	p.addDraft(draft{after: r, rejected: e.rejected()})
 }
 
-// refresh updates a reservation: its charge, its deadline, and its source until the target pod
-// exists.
+// refresh updates a reservation: its charge, and its source until the target pod exists.
 func (p *planner) refresh(e entry, all []entry) {
 	r := e.reservation.DeepCopy()
 	source := p.source(e, all)
@@ -121,7 +116,6 @@ func (p *planner) refresh(e entry, all []entry) {
 		r.Spec.Source = reference(source)
 	}
 	p.updateCharge(r, e, source)
-	p.setDeadline(r, e)
 	if grown := p.limitedByQuotas(positive(minus(total(r), total(e.reservation)))); len(grown) > 0 {
 		needs := "needs"
 		if r.Spec.From == v1alpha1.Computed {
@@ -131,12 +125,13 @@ func (p *planner) refresh(e entry, all []entry) {
 			needs, formatAmounts(grown))
 	}
 	p.writeReservation(e.reservation, r)
-	p.addDraft(draft{before: e.reservation, after: r, target: reference(e.target.launcher)})
+	p.addDraft(draft{before: e.reservation, after: r, target: reference(e.target.launcher),
+		rejected: e.rejected()})
 }
 
-// awaitPodEnd keeps the reservation of an ended migration while the quota still charges the pod that
-// goes: the source after a success, the target after a failure. A pod that has ended and still exists
-// as an object is charged in count/pods only, so the reservation keeps only that.
+// awaitPodEnd keeps the reservation of an ended migration while the quota still charges the pod
+// that goes: the source after a success, the target after a failure. A pod that has ended and still
+// exists as an object is charged in count/pods only, so the reservation keeps only that.
 func (p *planner) awaitPodEnd(e entry) {
 	r := e.reservation.DeepCopy()
 	if p.remainder(e) == storedPodCharged {
@@ -159,20 +154,6 @@ func (p *planner) awaitPodEnd(e entry) {
 func keepStoredPodCharge(r *v1alpha1.MigrationReservation) {
 	r.Spec.Pods = r.Spec.Pods[:1]
 	r.Spec.Pods[0].Charge = corev1.ResourceList{countPods: one()}
-}
-
-// expire ends a reservation after its deadline.
-func (p *planner) expire(e entry) {
-	if !p.Live {
-		p.needsLive = true
-		p.addDraft(draft{before: e.reservation, after: e.reservation})
-		return
-	}
-	p.report(e.reservation, corev1.EventTypeWarning, ReasonTimedOut,
-		"a quota still rejects the target pod; %s released, and this migration gets no new "+
-			"reservation",
-		p.formatLimited(total(e.reservation)))
-	p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseExpired})
 }
 
 // release deletes a reservation.

@@ -171,51 +171,22 @@ func TestAllQuotasOfThePod(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
-	base := list("limits.cpu", "2")
-	s := pending(hard(base, nil))
-	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
-	s = settled(t, s)
-	if again, want := quota.MakePlan(s, quota.Options{}).NextPlan,
-		start().Add(quota.DefaultTimeout); !again.Equal(want) {
-		t.Errorf("again at %s, want %s", again, want)
-	}
-	s.Now = start().Add(quota.DefaultTimeout)
-	p := quota.MakePlan(s, quota.Options{})
-	if len(p.Reports) != 1 || p.Reports[0].Reason != quota.ReasonTimedOut ||
-		p.Reports[0].Type != corev1.EventTypeWarning {
-		t.Errorf("reports %+v, want one, of the time-out", p.Reports)
-	}
-	s = settled(t, s)
-	wantHard(t, s, base)
-	r := reservation(t, s)
-	if r.Status.Phase != v1alpha1.PhaseExpired || !meta.IsStatusConditionTrue(r.Status.Conditions,
-		v1alpha1.ConditionTimedOut) {
-		t.Errorf("status %+v, want Expired", r.Status)
-	}
-	// the quota had room in the end
-	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))
-	wantHard(t, settled(t, s), base)
-	s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed
-	wantNothing(t, settled(t, s), base)
-}
-
 // a drain has more migrations than KubeVirt does at once
-func TestNoTimeoutWithoutARejection(t *testing.T) {
+func TestAPendingMigrationKeepsItsReservation(t *testing.T) {
 	s := settled(t, pending(hard(list("limits.cpu", "2"), nil)))
 	s.Now = start().Add(24 * time.Hour)
 	wantHard(t, settled(t, s), list("limits.cpu", "4"))
 }
 
-func TestATargetEndsTheDeadline(t *testing.T) {
+func TestATargetReplacesTheEstimate(t *testing.T) {
 	s := pending(hard(list("limits.cpu", "2"), nil))
 	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 	s = settled(t, s)
 	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))
 	s = settled(t, s)
-	if r := reservation(t, s); r.Spec.Deadline != nil || r.Spec.From != v1alpha1.Rendered ||
+	if r := reservation(t, s); r.Spec.From != v1alpha1.Rendered ||
 		r.Status.Target.Name != "target" {
-		t.Errorf("%+v: want the target's charge and no deadline", r)
+		t.Errorf("%+v: want the target's charge", r)
 	}
 }
 

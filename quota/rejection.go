@@ -58,6 +58,10 @@ func (a Account) shortageError(wants, free corev1.ResourceList, of []corev1.Reso
 		text += fmt.Sprintf(" (reserved for %d migrations: %s)", len(a.Reservations),
 			formatAmounts(a.Reserved))
 	}
+	if a.claimants > 0 {
+		text += fmt.Sprintf(" (claimed by %d VMs without a launcher yet: %s)", a.claimants,
+			formatAmounts(a.claimed))
+	}
 	return errors.New(text)
 }
 

@@ -2,10 +2,8 @@ package quota
 
 import (
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -14,9 +12,6 @@ import (
 // finished reports whether an existing reservation can go, because the awaited pod is no longer
 // charged.
 func (p *planner) finished(e entry) bool {
-	if e.reservation.Status.Phase == v1alpha1.PhaseExpired {
-		return e.outcome() != running || p.vmiGone(e)
-	}
 	switch e.outcome() {
 	case running:
 		return p.vmiGone(e) && p.remainder(e) != fullyCharged
@@ -139,21 +134,6 @@ func roleOrder(role v1alpha1.PodRole) int {
 	return 1
 }
 
-// setDeadline sets the deadline at the first rejection and removes it when the target exists.
-func (p *planner) setDeadline(r *v1alpha1.MigrationReservation, e entry) {
-	switch {
-	case e.target.launcher != nil || p.o.Observe: // mode enforce would have raised the quota
-		r.Spec.Deadline = nil
-	case r.Spec.Deadline == nil && e.rejected():
-		r.Spec.Deadline = &metav1.Time{Time: p.Now.Add(p.o.Timeout).Truncate(time.Second)}
-	}
-}
-
-func (p *planner) expired(e entry) bool {
-	return !p.o.Observe && e.target.launcher == nil && e.reservation.Spec.Deadline != nil &&
-		!p.Now.Before(e.reservation.Spec.Deadline.Time)
-}
-
 // vmiGone reports whether the VMI is gone or its namespace is in deletion.
 func (p *planner) vmiGone(e entry) bool { return e.vmi == "" || p.terminating() }
 
@@ -181,7 +161,7 @@ func total(r *v1alpha1.MigrationReservation) corev1.ResourceList {
 // written.
 func sameReservation(a, b *v1alpha1.MigrationReservation) bool {
 	return slices.Equal(a.Finalizers, b.Finalizers) && a.Spec.From == b.Spec.From &&
-		sameReference(a.Spec.Source, b.Spec.Source) && a.Spec.Deadline.Equal(b.Spec.Deadline) &&
+		sameReference(a.Spec.Source, b.Spec.Source) &&
 		slices.EqualFunc(a.Spec.Pods, b.Spec.Pods, samePod)
 }
 

@@ -26,6 +26,9 @@ type Snapshot struct {
 	Reservations []*v1alpha1.MigrationReservation
 	Quotas       []*corev1.ResourceQuota
 
+	// Parallel are KubeVirt's limits of migrations that run at once.
+	Parallel Parallel
+
 	// Estimates are estimated target pods by VMI UID, for the VMIs from [VMIsToEstimate].
 	Estimates map[types.UID]v1alpha1.ReservedPod
 }
@@ -38,10 +41,6 @@ type VMI struct {
 
 // Options are settings of the quota controller. Zero values mean defaults.
 type Options struct {
-	// Timeout is the time between the first rejection of a target pod and the end of its
-	// reservation. Default: [DefaultTimeout].
-	Timeout time.Duration
-
 	// Prefix, with its slash, is the prefix of the annotations shared with other controllers and
 	// users. Default: [DefaultPrefix].
 	Prefix string
@@ -61,7 +60,6 @@ type Options struct {
 
 // Defaults of [Options].
 const (
-	DefaultTimeout           = 5 * time.Minute
 	DefaultPrefix            = "harvesterhci.io/"
 	DefaultManagerAnnotation = "field.cattle.io/resourceQuota"
 	DefaultManagerLabel      = "resourcequota.management.cattle.io/default-resource-quota"
@@ -82,9 +80,6 @@ const NoManager = "-"
 
 // WithDefaults returns the options with defaults for zero values.
 func (o Options) WithDefaults() Options {
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
-	}
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
 	}

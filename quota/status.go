@@ -42,8 +42,14 @@ func (p *planner) applyDrafts() {
 // planQuota plans the write of a quota. Without a live snapshot it lowers no quota, because caches
 // may lack a reservation.
 func (p *planner) planQuota(a Account) {
-	w, changed := a.quotaWrite(p.o)
-	if !changed || a.Quota.DeletionTimestamp != nil {
+	w, ours := a.quotaWrite(p.o)
+	if !ours {
+		return
+	}
+	if len(a.Reservations) > 0 && !p.o.Observe {
+		p.retry(a, &w)
+	}
+	if !w.changes(a.Quota) || a.Quota.DeletionTimestamp != nil {
 		return
 	}
 	if !p.Live && (w.lowers(a.Quota) || len(a.Reservations) == 0) {
@@ -56,63 +62,66 @@ func (p *planner) planQuota(a Account) {
 // planStatus plans the write of a reservation's status.
 func (p *planner) planStatus(d draft) {
 	r := d.after.DeepCopy()
-	granted := p.granted(r)
+	g := p.grant(d)
 	r.Status.Phase, r.Status.Target = d.phase, d.target
 	switch {
 	case d.phase != "":
 	case p.pods.target(r.Name).charged(v1alpha1.RoleLauncher):
 		r.Status.Phase = v1alpha1.PhaseCharged
-	case granted:
+	case g.granted:
 		r.Status.Phase = v1alpha1.PhaseGranted
 	default:
 		r.Status.Phase = v1alpha1.PhaseReserved
 	}
-	p.setConditions(r, granted)
+	p.setConditions(r, g, d.rejected)
 	if d.before == nil {
 		return // create the object first
 	}
 	// Mode enforce grants a new reservation at once, and then writes the status.
-	unstated := !p.o.Observe && d.before.Status.Phase == "" && r.Status.Phase == v1alpha1.PhaseReserved
-	switch changed := !unstated && !equality.Semantic.DeepEqual(d.before.Status, r.Status); {
-	case changed && IsActive(d.before) != IsActive(r):
-		p.expirations = append(p.expirations, UpdateStatus{r})
-	case changed:
+	unstated := !d.rejected && g.reason == reasonWaitingForQuota && d.before.Status.Phase == ""
+	if !unstated && !equality.Semantic.DeepEqual(d.before.Status, r.Status) {
 		p.statusWrites = append(p.statusWrites, UpdateStatus{r})
 	}
-	if r.Status.Phase == v1alpha1.PhaseGranted && d.before.Status.Phase != v1alpha1.PhaseGranted {
+	p.reportProgress(d.before, r, g)
+}
+
+// reportProgress reports that a reservation was granted, or that a quota lacks amounts for it.
+func (p *planner) reportProgress(before, r *v1alpha1.MigrationReservation, g grant) {
+	unseen := r.Status.Phase == v1alpha1.PhaseCharged && beforeGrant(before.Status.Phase)
+	if r.Status.Phase == v1alpha1.PhaseGranted && before.Status.Phase != v1alpha1.PhaseGranted ||
+		unseen {
 		p.report(r, corev1.EventTypeNormal, ReasonGranted, "every quota has room for %s more",
 			p.formatLimited(total(r)))
 	}
-}
-
-// granted reports whether a reservation is in force in every quota that charges it.
-func (p *planner) granted(r *v1alpha1.MigrationReservation) bool {
-	for _, a := range p.accounts {
-		holds := slices.ContainsFunc(a.Reservations, func(h *v1alpha1.MigrationReservation) bool {
-			return h.Name == r.Name
-		})
-		if holds && !a.inForce(r.Name) {
-			return false
-		}
+	if full(r) && !full(before) {
+		p.report(r, corev1.EventTypeWarning, ReasonWaiting,
+			"a quota rejects the target pod; %s; the controller retries", g.message)
 	}
-	return true
 }
 
-func (p *planner) setConditions(r *v1alpha1.MigrationReservation, granted bool) {
-	expired := r.Status.Phase == v1alpha1.PhaseExpired
-	reason, message := "WaitingForQuota", "status.hard of a ResourceQuota does not include it yet"
+// beforeGrant reports whether a reservation has never been granted. KubeVirt may create the target pod
+// before the controller sees the grant.
+func beforeGrant(phase v1alpha1.Phase) bool {
+	return phase == "" || phase == v1alpha1.PhaseReserved
+}
+
+// full reports whether a rejected target pod waits for a quota that other pods have filled.
+func full(r *v1alpha1.MigrationReservation) bool {
+	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionWaiting)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == reasonQuotaFull
+}
+
+// setConditions sets Granted, and Waiting for a reservation whose target pod was ever rejected.
+func (p *planner) setConditions(r *v1alpha1.MigrationReservation, g grant, rejected bool) {
+	p.setCondition(r, v1alpha1.ConditionGranted, g.granted, g.reason, g.message)
 	switch {
-	case expired:
-		reason, message = "Expired", "the deadline has passed without a target pod"
-	case granted:
-		reason, message = "InForce", "status.hard of every ResourceQuota includes it"
-	case p.o.Observe:
-		reason, message = "ObserveMode", "mode observe raises no ResourceQuota: mode enforce would"
-	}
-	p.setCondition(r, v1alpha1.ConditionGranted, granted && !expired, reason, message)
-	if expired {
-		p.setCondition(r, v1alpha1.ConditionTimedOut, true, "RejectedByQuota",
-			"a quota rejected the target pod until the deadline")
+	case rejected && g.granted:
+		p.setCondition(r, v1alpha1.ConditionWaiting, true, reasonRetryPending,
+			"the quotas have room for the target pod, and KubeVirt has not retried yet")
+	case rejected:
+		p.setCondition(r, v1alpha1.ConditionWaiting, true, g.reason, g.message)
+	case meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionWaiting) != nil:
+		p.setCondition(r, v1alpha1.ConditionWaiting, false, g.reason, "no quota rejects the target pod")
 	}
 }
 
@@ -151,13 +160,7 @@ func (a Account) excess() corev1.ResourceList {
 
 // nextPlan returns the time at which the plan changes without any event.
 func (p *planner) nextPlan() time.Time {
-	var at time.Time
-	for _, d := range p.drafts {
-		if deadline := d.after.Spec.Deadline; deadline != nil && d.target == nil &&
-			deadline.After(p.Now) && d.phase == "" {
-			at = earlier(at, deadline.Time)
-		}
-	}
+	at := p.nextRetry
 	if ends := p.pods.firstChargeEnd(); !ends.IsZero() && len(p.drafts) > 0 {
 		at = earlier(at, ends.Add(time.Second)) // at its end the pod is still charged
 	}

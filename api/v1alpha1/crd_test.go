@@ -75,7 +75,7 @@ func TestCRDAgreesWithTheTypes(t *testing.T) {
 	}
 	phases := slices.Sorted(
 		slices.Values(v.Schema.OpenAPIV3Schema.Properties.Status.Properties.Phase.Enum))
-	want := []v1alpha1.Phase{v1alpha1.PhaseCharged, v1alpha1.PhaseExpired, v1alpha1.PhaseGranted,
+	want := []v1alpha1.Phase{v1alpha1.PhaseCharged, v1alpha1.PhaseGranted,
 		v1alpha1.PhaseReleasing, v1alpha1.PhaseReserved}
 	if !slices.Equal(phases, want) {
 		t.Errorf("phases %v, want %v", phases, want)
@@ -103,9 +103,9 @@ func TestFieldsAreDocumented(t *testing.T) {
 	for _, value := range []string{
 		string(v1alpha1.PhaseReserved), string(v1alpha1.PhaseGranted),
 		string(v1alpha1.PhaseCharged), string(v1alpha1.PhaseReleasing),
-		string(v1alpha1.PhaseExpired), string(v1alpha1.Estimated), string(v1alpha1.Computed),
+		string(v1alpha1.Estimated), string(v1alpha1.Computed),
 		string(v1alpha1.Rendered),
-		v1alpha1.ConditionGranted, v1alpha1.ConditionTimedOut,
+		v1alpha1.ConditionGranted, v1alpha1.ConditionWaiting,
 	} {
 		if !strings.Contains(string(text), "\n| `"+value+"` | ") {
 			t.Errorf("docs/reference/crds.md has no row of %s", value)

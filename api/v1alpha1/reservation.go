@@ -20,7 +20,7 @@ const Finalizer = "mooring.dev/reservation"
 // +kubebuilder:printcolumn:name="Migration",type=string,JSONPath=`.spec.migration.name`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.spec.from`
-// +kubebuilder:printcolumn:name="Deadline",type=date,JSONPath=`.spec.deadline`,priority=1
+// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.conditions[?(@.type=="Waiting")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MigrationReservation struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -65,11 +65,6 @@ type MigrationReservationSpec struct {
 
 	// From is the source of the charges.
 	From ChargeOrigin `json:"from"`
-
-	// Deadline is set for a migration that a quota rejects. Without a target pod by then, the
-	// reservation expires and reserves no quota any more.
-	// +optional
-	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
 
 // Reference names an object of the reservation's namespace.
@@ -147,7 +142,7 @@ type MigrationReservationStatus struct {
 
 // Phase is the progress of a reservation. Package quota has the state diagram.
 //
-// +kubebuilder:validation:Enum=Reserved;Granted;Charged;Releasing;Expired
+// +kubebuilder:validation:Enum=Reserved;Granted;Charged;Releasing
 type Phase string
 
 const (
@@ -160,15 +155,14 @@ const (
 	// PhaseReleasing means: the migration has ended, and the controller waits for the end of the
 	// remaining pod.
 	PhaseReleasing Phase = "Releasing"
-	// PhaseExpired means: the reservation reserves no quota. It prevents a second reservation for
-	// the migration.
-	PhaseExpired Phase = "Expired"
 )
 
 // Types of conditions.
 const (
-	// ConditionGranted is true while status.hard of every quota includes the reservation.
+	// ConditionGranted is true while status.hard of every quota includes the reservation, and has
+	// room for the target pod or has the pod already.
 	ConditionGranted = "Granted"
-	// ConditionTimedOut is true if the deadline has passed without a target pod.
-	ConditionTimedOut = "TimedOut"
+	// ConditionWaiting is true while a quota rejects the target pod. Its reason and message say
+	// what is missing. It is never final: the controller goes on until the migration has ended.
+	ConditionWaiting = "Waiting"
 )

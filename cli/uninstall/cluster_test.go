@@ -36,6 +36,7 @@ func raisedQuota(name, base, applied, hard string) *corev1.ResourceQuota {
 		ObjectMeta: inVMs(name, map[string]string{
 			quota.BaseAnnotation:           `{"limits.cpu":"` + base + `"}`,
 			quota.AppliedAnnotation:        `{"limits.cpu":"` + applied + `"}`,
+			quota.RetryAnnotation:          "2026-11-24T10:00:00Z",
 			"harvesterhci.io/migratingVMs": `{"web":{"limits.cpu":"4"}}`,
 			"example.com/kept":             "yes",
 		}),

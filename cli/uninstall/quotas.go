@@ -65,14 +65,8 @@ func (c *Cluster) namespaces(ctx context.Context) (map[string]*corev1.Namespace,
 	return all, nil
 }
 
-// quotaKeys returns the controller's annotations on quotas.
-func (c *Cluster) quotaKeys() []string {
-	return []string{quota.BaseAnnotation, quota.AppliedAnnotation,
-		c.Quota.Prefix + quota.MigratingName}
-}
-
 func (c *Cluster) annotated(q *corev1.ResourceQuota) bool {
-	return slices.ContainsFunc(c.quotaKeys(), func(key string) bool {
+	return slices.ContainsFunc(c.Quota.QuotaAnnotations(), func(key string) bool {
 		return q.Annotations[key] != ""
 	})
 }
@@ -120,11 +114,11 @@ func (c *Cluster) restored(
 	if err != nil {
 		return nil, fmt.Errorf("read the base of ResourceQuota %s/%s: %w: set spec.hard to the "+
 			"right limits, and remove the annotations %s",
-			q.Namespace, q.Name, err, strings.Join(c.quotaKeys(), ", "))
+			q.Namespace, q.Name, err, strings.Join(c.Quota.QuotaAnnotations(), ", "))
 	}
 	restored := q.DeepCopy()
 	restored.Spec.Hard = base
-	for _, key := range c.quotaKeys() {
+	for _, key := range c.Quota.QuotaAnnotations() {
 		delete(restored.Annotations, key)
 	}
 	return restored, nil

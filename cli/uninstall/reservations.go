@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
-	"github.com/mooring-vm/mooring/quota"
 )
 
 // removeReservations empties the ledger. It prints each active migration, because it loses its
@@ -34,7 +33,7 @@ func (c *Cluster) removeReservations(ctx context.Context) error {
 
 func (c *Cluster) removeReservation(ctx context.Context, r *v1alpha1.MigrationReservation) error {
 	what := fmt.Sprintf("remove MigrationReservation %s/%s", r.Namespace, r.Name)
-	if quota.IsActive(r) {
+	if r.Status.Phase != v1alpha1.PhaseReleasing {
 		what += fmt.Sprintf(" of migration %s (quotas may refuse its pods)", r.Spec.Migration.Name)
 	}
 	return c.Report.do(what, func() error {

@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -38,7 +37,6 @@ func DefaultConfig() Config {
 		LeaderElection: true,
 		Workers:        32,
 		Halt:           true,
-		Quota:          quota.Options{Timeout: quota.DefaultTimeout},
 		Webhook:        defaultWebhookConfig(),
 		LogFormat:      logflags.Text,
 	}
@@ -59,8 +57,6 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&c.Workers, "workers", c.Workers, "number of namespaces handled concurrently")
 	flags.BoolVar(&c.Halt, "halt-vms", c.Halt, "halt VMs without room in a quota that keeps room "+
 		"for migrations")
-	flags.DurationVar(&c.Quota.Timeout, "rejected-timeout", c.Quota.Timeout,
-		"how long to keep a reservation whose target pod a quota still rejects")
 	quotaflags.Add(flags, &c.Quota)
 	c.Webhook.addFlags(flags)
 	logflags.Add(flags, &c.LogLevel, &c.LogFormat)
@@ -73,9 +69,6 @@ func (c *Config) check() error {
 	}
 	if c.Workers < 1 {
 		return fmt.Errorf("--workers %d: want 1 or more", c.Workers)
-	}
-	if c.Quota.Timeout < time.Second {
-		return fmt.Errorf("--rejected-timeout %s: want 1s or more", c.Quota.Timeout)
 	}
 	if err := quotaflags.Check(c.Quota); err != nil {
 		return err

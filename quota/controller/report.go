@@ -52,7 +52,7 @@ func causes(a quota.Action) (reservation string, reasons []string) {
 	case quota.UpdateReservation:
 		return a.Reservation.Name, []string{quota.ReasonGrown, quota.ReasonWouldReserveMore}
 	case quota.UpdateStatus:
-		return a.Reservation.Name, []string{quota.ReasonGranted, quota.ReasonTimedOut}
+		return a.Reservation.Name, []string{quota.ReasonGranted, quota.ReasonWaiting}
 	case quota.ReleaseReservation:
 		return a.Reservation.Name, []string{quota.ReasonReleased, quota.ReasonWouldRelease}
 	}

@@ -117,7 +117,7 @@ func TestEventsAreDocumented(t *testing.T) {
 	}
 	for _, reason := range []string{
 		quota.ReasonReserved, quota.ReasonGrown, quota.ReasonGranted, quota.ReasonReleased,
-		quota.ReasonTimedOut,
+		quota.ReasonWaiting,
 		ReasonOverrun, ReasonFault, ReasonHalted,
 	} {
 		if !strings.Contains(string(text), "\n| `"+reason+"` | ") {
