@@ -108,6 +108,7 @@ func (r *quotaReader) readKubeVirt(ctx context.Context) {
 		r.missing = clusterError(err, "list", "kubevirts", "not known").Error()
 	default:
 		r.kubevirt = &list.Items[0]
+		r.snapshot.Parallel = quota.ParallelOf(&r.kubevirt.Spec.Configuration)
 	}
 }
 

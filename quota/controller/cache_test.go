@@ -112,7 +112,10 @@ func TestTrimmedPodsKeepWhatTheyAreFor(t *testing.T) {
 	if owner := metav1.GetControllerOf(trimmed); owner == nil || owner.UID != "owner" {
 		t.Errorf("owner %v", owner)
 	}
-	if trimmed.Annotations != nil || trimmed.Spec.Volumes != nil || trimmed.Spec.NodeName != "" ||
+	if trimmed.Spec.NodeName != "node" {
+		t.Errorf("node %q", trimmed.Spec.NodeName)
+	}
+	if trimmed.Annotations != nil || trimmed.Spec.Volumes != nil ||
 		len(trimmed.Spec.InitContainers) > 0 {
 		t.Errorf("kept too much: %+v", trimmed)
 	}

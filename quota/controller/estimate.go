@@ -39,6 +39,22 @@ func (all estimates) firstExpiry() time.Time {
 	return first
 }
 
+// addClusterFacts adds to a snapshot what lies outside of its namespace. If KubeVirt's settings are
+// unknown, the plan reserves for all pending migrations.
+func (r *Reconciler) addClusterFacts(ctx context.Context, ns *namespace, s *quota.Snapshot) {
+	r.addEstimates(ctx, ns, s)
+	if len(s.Migrations) == 0 {
+		return
+	}
+	cluster, err := r.Cluster(ctx)
+	if err != nil {
+		r.Logger.Warn("the number of migrations that KubeVirt runs at once is unknown, so quotas "+
+			"have room for all pending ones", "namespace", ns.name, "error", err)
+		return
+	}
+	s.Parallel = quota.ParallelOf(cluster.Configuration)
+}
+
 // addEstimates adds the required estimates of target pods to a snapshot. It asks the API server for
 // missing ones. These are few, because a migration continues as soon as it has room.
 func (r *Reconciler) addEstimates(ctx context.Context, ns *namespace, s *quota.Snapshot) {

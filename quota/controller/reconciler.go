@@ -87,13 +87,13 @@ func (r *Reconciler) Reconcile(
 	case wait > 0:
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	r.addEstimates(ctx, ns, &s)
+	r.addClusterFacts(ctx, ns, &s)
 	plan := quota.MakePlan(s, r.Options)
 	if plan.NeedsLive && len(plan.Actions) == 0 && !s.Live {
 		if s, err = r.read(ctx, ns.name, r.liveReaders()); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
-		r.addEstimates(ctx, ns, &s)
+		r.addClusterFacts(ctx, ns, &s)
 		plan = quota.MakePlan(s, r.Options)
 	}
 	return r.execute(ctx, ns, s, plan)

@@ -25,6 +25,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		Containers:            []corev1.Container{{Resources: resources(facts.Charge)}},
 		ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds,
 		PriorityClassName:     pod.Spec.PriorityClassName,
+		NodeName:              pod.Spec.NodeName,
 	}
 	if facts.CrossNamespaceAffinity {
 		out.Spec.Affinity = pod.Spec.Affinity

@@ -31,6 +31,11 @@ func (c Config) read(ctx context.Context, namespace string) (quota.Snapshot, err
 			return s, err
 		}
 	}
+	if len(ledger.Items) > 0 {
+		if cluster, err := c.Cluster(ctx); err == nil { // else: room for all is reserved
+			s.Parallel = quota.ParallelOf(cluster.Configuration)
+		}
+	}
 	s.Reservations, s.Pods, s.Quotas = read.Pointers(ledger.Items), read.Pointers(pods.Items),
 		read.Pointers(quotas.Items)
 	return s, nil
