@@ -39,6 +39,7 @@ func TestRights(t *testing.T) {
 		"list /limitranges", "list /namespaces", "list /pods", "list /resourcequotas",
 		"list kubevirt.io/virtualmachineinstancemigrations",
 		"list kubevirt.io/virtualmachineinstances",
+		"list kubevirt.io/virtualmachines",
 		"list mooring.dev/migrationreservations",
 		"list mooring.dev/nodepolicies", "list mooring.dev/nodestates",
 		"patch /events", "patch /namespaces", "patch /resourcequotas",

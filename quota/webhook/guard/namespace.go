@@ -75,13 +75,7 @@ func (c Config) judgeShare(s quota.Snapshot, is *corev1.Namespace) error {
 	if err != nil || unreadable != nil || was == becomes {
 		return err
 	}
-	var holders []*v1alpha1.MigrationReservation
-	for _, r := range s.Reservations {
-		if quota.IsActive(r) {
-			holders = append(holders, r)
-		}
-	}
-	if len(holders) > 0 {
+	if holders := blocking(s.Reservations); len(holders) > 0 {
 		return refuseReserved("the maintenance share of namespace "+is.Name+" cannot be changed",
 			holders)
 	}

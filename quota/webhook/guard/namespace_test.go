@@ -81,7 +81,7 @@ func TestShareAnnotation(t *testing.T) {
 			reservation(), []string{"share of namespace vms"}},
 		"written another way": {shareKey, half, `{"limit":{"limitsCpuPercent":"50"}}`,
 			reservation(), nil},
-		"reservation has expired": {shareKey, "", half, expired(), nil},
+		"only an ended pod is reserved for": {shareKey, "", half, storedPod(), nil},
 		"too much": {shareKey, "", `{"limitsCpuPercent":101}`, nil,
 			[]string{"namespace vms", shareKey, "from 0 to 100"}},
 		"no JSON": {quota.MaintenanceAnnotation, half, "half", nil,

@@ -15,7 +15,8 @@ import (
 // refuses
 //
 //   - to delete a quota with reservations or to change its spec, except for a reset of limits to
-//     the base, as quota managers do it: the controller raises them again;
+//     the base, as quota managers do it: the controller raises them again. A reservation for the
+//     object of an ended pod does not count, see [quota.BlocksEdits];
 //   - to change the annotations that hold the base;
 //   - to lower a limit below the use.
 //
@@ -40,11 +41,12 @@ func (c Config) judgeQuota(ctx context.Context, r admission.Request) error {
 		}
 	}
 	a, ok, err := c.accountOf(ctx, was)
+	holders := blocking(a.Reservations)
 	switch {
 	case err != nil || !ok:
 		return err
-	case deleted && len(a.Reservations) > 0:
-		return refuseReserved("ResourceQuota "+was.Name+" cannot be deleted", a.Reservations)
+	case deleted && len(holders) > 0:
+		return refuseReserved("ResourceQuota "+was.Name+" cannot be deleted", holders)
 	case deleted:
 		return nil
 	}
@@ -79,13 +81,14 @@ func judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
 	if equality.Semantic.DeepEqual(a.Quota.Spec, is.Spec) {
 		return nil
 	}
-	if len(a.Reservations) == 0 {
+	holders := blocking(a.Reservations)
+	switch {
+	case len(holders) == 0:
 		return refuseLowered(a, a.Quota.Spec.Hard, is.Spec.Hard)
-	}
-	if resetsToBase(a, is) {
+	case resetsToBase(a, is):
 		return nil
 	}
-	return refuseReserved("ResourceQuota "+is.Name+" cannot be changed", a.Reservations)
+	return refuseReserved("ResourceQuota "+is.Name+" cannot be changed", holders)
 }
 
 // sameQuota reports whether the guarded fields are unchanged.

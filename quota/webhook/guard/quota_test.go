@@ -36,9 +36,11 @@ func toBase(q *corev1.ResourceQuota) {
 	hard("limits.cpu", "8", "limits.memory", "16Gi", "pods", "10")(q)
 }
 
-func expired() *v1alpha1.MigrationReservation {
+// storedPod is the reservation of a succeeded migration whose ended source pod is still stored.
+func storedPod() *v1alpha1.MigrationReservation {
 	r := reservation()
-	r.Status.Phase = v1alpha1.PhaseExpired
+	r.Status.Phase = v1alpha1.PhaseReleasing
+	r.Spec.Pods[0].Charge = list("count/pods", "1")
 	return r
 }
 
@@ -76,10 +78,10 @@ func TestQuotaEdits(t *testing.T) {
 			[]string{quota.BaseAnnotation}},
 		"opted out": {edit(raised(), optOut), hard("limits.cpu", "20"),
 			reservation(), nil},
-		"opted out, below use":    {edit(quiet(), optOut), hard("limits.cpu", "1"), nil, nil},
-		"no reservation":          {quiet(), hard("limits.cpu", "20"), nil, nil},
-		"reservation has expired": {quiet(), hard("limits.cpu", "20"), expired(), nil},
-		"lowered, still enough":   {quiet(), hard("limits.cpu", "4"), nil, nil},
+		"opted out, below use":              {edit(quiet(), optOut), hard("limits.cpu", "1"), nil, nil},
+		"no reservation":                    {quiet(), hard("limits.cpu", "20"), nil, nil},
+		"only an ended pod is reserved for": {quiet(), hard("limits.cpu", "20"), storedPod(), nil},
+		"lowered, still enough":             {quiet(), hard("limits.cpu", "4"), nil, nil},
 		"lowered below use": {quiet(), hard("limits.cpu", "3", "limits.memory", "7Gi"), nil,
 			[]string{"limits.cpu: 3 is less than the 4",
 				"limits.memory: 7Gi is less than the 8Gi"}},
@@ -124,6 +126,7 @@ func TestQuotaDeletion(t *testing.T) {
 			[]string{"cannot be deleted", "live migration migrate-db of VM db",
 				"kubectl delete vmim"}},
 		"no reservation": {namespace(), nil, nil},
+		"an ended pod":   {namespace(), []client.Object{storedPod()}, nil},
 		"namespace ends": {ending(), []client.Object{reservation()}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

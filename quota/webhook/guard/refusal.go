@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
 )
 
 // maxNamed is the maximum number of migrations in a message.
@@ -23,6 +24,17 @@ func refuseReserved(what string, holders []*v1alpha1.MigrationReservation) error
 	return refuse("%s while quota is reserved for %s. Wait until %s (kubectl delete vmim NAME), "+
 		"and try again",
 		what, migrationNames(holders), they)
+}
+
+// blocking returns the reservations that must end before an edit.
+func blocking(all []*v1alpha1.MigrationReservation) []*v1alpha1.MigrationReservation {
+	var holders []*v1alpha1.MigrationReservation
+	for _, r := range all {
+		if quota.BlocksEdits(r) {
+			holders = append(holders, r)
+		}
+	}
+	return holders
 }
 
 // migrationNames lists migrations and their VMs.

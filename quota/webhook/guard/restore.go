@@ -43,8 +43,13 @@ func (c Config) judgeRestore(ctx context.Context, r admission.Request) error {
 	if vm.Spec.Template == nil {
 		return nil
 	}
-	return c.judgeSize(ctx, r.UserInfo.Username, nil, vm, "VirtualMachine "+vm.Name+" as snapshot "+
-		restore.Spec.VirtualMachineSnapshotName+" has it")
+	what := "VirtualMachine " + vm.Name + " as snapshot " +
+		restore.Spec.VirtualMachineSnapshotName + " has it"
+	d, err := c.readDemand(ctx, r.UserInfo.Username, nil, vm, what)
+	if err != nil || d == nil {
+		return err
+	}
+	return d.check(nil)
 }
 
 // applySnapshot sets a VM's spec to that of a snapshot. A snapshot without content leaves the VM
