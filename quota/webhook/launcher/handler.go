@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -38,6 +39,9 @@ type Config struct {
 
 	// Observe reports changes and refusals in place of making them. Nil: make them.
 	Observe *observe.Reporter
+
+	// Events receives the warnings of each answer, on the pod's VM. It must not block. Nil: none.
+	Events events.EventRecorder
 
 	// Logger gets failures. Nil: no log.
 	Logger *slog.Logger
@@ -71,6 +75,7 @@ func (h *handler) Handle(ctx context.Context, req admission.Request) admission.R
 	}
 	log := h.Logger.With("pod", req.Namespace+"/"+pod.GenerateName+pod.Name)
 	resp := h.decide(ctx, pod, log)
+	reportWarnings(h.Events, req, pod, resp.Warnings)
 	if h.Observe != nil {
 		return h.observe(req, pod, resp)
 	}

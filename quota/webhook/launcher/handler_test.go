@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -223,6 +224,41 @@ func TestHandleUnread(t *testing.T) {
 		if resp.Allowed != c.allowed || !strings.Contains(text, "no answer") {
 			t.Errorf("%s: got %v, %q", name, resp.Allowed, text)
 		}
+	}
+}
+
+// virt-controller gets the warnings, and the VM's owner reads Events. KubeVirt without a version
+// is a KubeVirt that virt-operator is still installing.
+func TestHandleReportsWarnings(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, kubevirtv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noVersion := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newVMI(withGPUs(1)),
+		&kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}).Build()
+	recorder := events.NewFakeRecorder(10)
+	h := New(Config{Reader: noVersion, Events: recorder})
+	req := request(t, newPod(nil))
+	if resp := h.Handle(t.Context(), req); !resp.Allowed || len(resp.Warnings) != 1 {
+		t.Fatalf("got %+v", resp.AdmissionResponse)
+	}
+	if len(recorder.Events) != 1 {
+		t.Fatalf("got %d Events, want 1", len(recorder.Events))
+	}
+	event := <-recorder.Events
+	for _, part := range []string{"Warning " + ReasonWarning, "leaves the pod unchanged",
+		"KubeVirt kubevirt/kubevirt, status.targetKubeVirtVersion"} {
+		if !strings.Contains(event, part) {
+			t.Errorf("Event %q: want %q in it", event, part)
+		}
+	}
+	req.DryRun = new(true)
+	h.Handle(t.Context(), req)
+	if len(recorder.Events) > 0 {
+		t.Errorf("a dry run wrote an Event: %s", <-recorder.Events)
 	}
 }
 
