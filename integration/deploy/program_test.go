@@ -16,8 +16,8 @@ import (
 )
 
 // startController runs the controller in its own process with the chart's command line and rights.
-// It returns when the controller is ready.
-func (u *installation) startController(t *testing.T) *kube.Process {
+// It returns when the controller is ready. The last of equal flags counts.
+func (u *installation) startController(t *testing.T, more ...string) *kube.Process {
 	t.Helper()
 	kubeconfig, err := u.plane.Kubeconfig(t.Context(), system, "mooring-controller")
 	if err != nil {
@@ -31,6 +31,7 @@ func (u *installation) startController(t *testing.T) *kube.Process {
 	args := append([]string{controllerprogram.Name},
 		u.controller(t).Spec.Template.Spec.Containers[0].Args...)
 	args = append(args, "--kubeconfig="+kubeconfig, "--lease-namespace="+system, "--listen="+listen)
+	args = append(args, more...)
 	process, err := u.plane.Start(controllerprogram.Name, os.Args[0], args...)
 	if err != nil {
 		t.Fatal(err)

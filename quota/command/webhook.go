@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ type WebhookConfig struct {
 	Service string
 	Names   []string // in addition to the names of the Service
 	Secret  string
+	CertDir string // files of another issuer, instead of the Secret
 	Exempt  []string
 	Shim    launcher.Shim
 }
@@ -51,6 +53,9 @@ func (c *WebhookConfig) addFlags(flags *pflag.FlagSet) {
 		"webhooks' certificate")
 	flags.StringVar(&c.Secret, "webhook-secret", c.Secret, "Secret with the webhooks' "+
 		"certificates in the controller's namespace")
+	flags.StringVar(&c.CertDir, "webhook-cert-dir", c.CertDir, "directory with tls.crt and "+
+		"tls.key of another issuer, such as cert-manager, which also writes caBundle; empty: the "+
+		"controller makes certificates")
 	flags.StringSliceVar(&c.Exempt, "guard-exempt", c.Exempt,
 		"users or groups exempt from the quota guard, such as a quota manager")
 	flags.StringVar(&c.Shim.Image, "shim-image", c.Shim.Image, "image of mooring-shim for "+
@@ -71,6 +76,9 @@ func (c *WebhookConfig) check() error {
 			return fmt.Errorf("%s %q: want the name of an object", flag, value)
 		}
 	}
+	if c.CertDir != "" && !filepath.IsAbs(c.CertDir) {
+		return fmt.Errorf("--webhook-cert-dir %q: want an absolute path", c.CertDir)
+	}
 	for _, name := range c.Names {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			return fmt.Errorf("--webhook-dns-name %q: want a DNS name", name)
@@ -86,8 +94,9 @@ func (c *WebhookConfig) options(
 	names := []string{c.Service + "." + namespace + ".svc", c.Service + "." + namespace}
 	return webhook.Options{
 		Listen: c.Listen, Names: append(names, c.Names...),
-		Secret: types.NamespacedName{Namespace: namespace, Name: c.Secret},
-		Quota:  quotas, Exempt: append([]string{ownUser(namespace)}, c.Exempt...), Shim: c.Shim,
+		Secret:  types.NamespacedName{Namespace: namespace, Name: c.Secret},
+		CertDir: c.CertDir,
+		Quota:   quotas, Exempt: append([]string{ownUser(namespace)}, c.Exempt...), Shim: c.Shim,
 		Logger: logger,
 	}
 }
@@ -109,8 +118,9 @@ func addWebhooks(
 		return nil, fmt.Errorf("webhooks: %w", err)
 	}
 	options := config.Webhook.options(namespace, config.Quota, logger)
+	options.Events = m.GetEventRecorder(webhookReporter)
 	if config.Mode == policy.Observe {
-		options.Observe = observe.New(m.GetEventRecorder(webhookReporter), registry)
+		options.Observe = observe.New(options.Events, registry)
 	}
 	return webhook.Add(m, options)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -38,10 +39,16 @@ type Options struct {
 	Listen string               // TCP address, HOST:PORT
 	Names  []string             // DNS names used by the API server
 	Secret types.NamespacedName // holds the certificates
+	// CertDir has the files tls.crt and tls.key of another issuer. Empty: the leader makes the
+	// certificates and keeps them in the Secret.
+	CertDir string
 
 	Quota quota.Options
 	// Observe reports the decisions of mode observe. Nil: mode enforce.
 	Observe *observe.Reporter
+
+	// Events receives the warnings about launcher pods. It must not block.
+	Events events.EventRecorder
 
 	Exempt []string // users and groups exempt from the guard
 	Shim   launcher.Shim
@@ -51,28 +58,47 @@ type Options struct {
 // Add adds the webhooks to a manager with the scheme of the quota controller: a server in every
 // replica, and the keeper of its certificates in the leader. It returns a probe check.
 func Add(m manager.Manager, o Options) (ready func(*http.Request) error, err error) {
-	holder := &certificates.Holder{Reader: m.GetAPIReader(), Logger: o.Logger, Secret: o.Secret}
-	keeper := &certificates.Keeper{
-		Client: m.GetClient(), Reader: m.GetAPIReader(), Logger: o.Logger,
-		Secret: o.Secret, Names: o.Names, Validating: ValidatingConfiguration,
-		Mutating: MutatingConfiguration, Now: time.Now,
+	var parts []manager.Runnable
+	var server webhook.Server
+	if o.CertDir != "" {
+		server, err = newServer(o.Listen, webhook.Options{CertDir: o.CertDir})
+	} else {
+		holder := &certificates.Holder{Reader: m.GetAPIReader(), Logger: o.Logger,
+			Secret: o.Secret}
+		parts, ready = []manager.Runnable{holder, newKeeper(m, o)}, holder.Ready
+		server, err = newServer(o.Listen, webhook.Options{
+			TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+				c.GetCertificate = holder.Certificate
+			}},
+		})
 	}
-	server, err := newServer(o.Listen, holder)
 	if err != nil {
 		return nil, err
+	}
+	if ready == nil {
+		ready = server.StartedChecker()
 	}
 	for path, handler := range handlers(m, o) {
 		server.Register(path, &admission.Webhook{Handler: handler})
 	}
-	for _, part := range []manager.Runnable{holder, keeper, server} {
+	for _, part := range append(parts, server) {
 		if err := m.Add(part); err != nil {
 			return nil, err
 		}
 	}
-	return holder.Ready, nil
+	return ready, nil
 }
 
-func newServer(listen string, holder *certificates.Holder) (webhook.Server, error) {
+func newKeeper(m manager.Manager, o Options) *certificates.Keeper {
+	return &certificates.Keeper{
+		Client: m.GetClient(), Reader: m.GetAPIReader(), Logger: o.Logger,
+		Secret: o.Secret, Names: o.Names, Validating: ValidatingConfiguration,
+		Mutating: MutatingConfiguration, Now: time.Now,
+	}
+}
+
+// newServer returns a server for this address. The options have the source of its certificate.
+func newServer(listen string, options webhook.Options) (webhook.Server, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-listen: %w", err)
@@ -81,13 +107,11 @@ func newServer(listen string, holder *certificates.Holder) (webhook.Server, erro
 	if err != nil || number == 0 {
 		return nil, fmt.Errorf("--webhook-listen %q: want a port from 1 to 65535", listen)
 	}
-	return webhook.NewServer(webhook.Options{
-		Host: host, Port: int(number),
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.MinVersion = tls.VersionTLS13
-			c.GetCertificate = holder.Certificate
-		}},
-	}), nil
+	options.Host, options.Port = host, int(number)
+	options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) {
+		c.MinVersion = tls.VersionTLS13
+	})
+	return webhook.NewServer(options), nil
 }
 
 // handlers returns the handlers by path.
@@ -105,6 +129,7 @@ func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 		"/validate-virtualmachinerestore": guard.NewRestore(g),
 		"/validate-launcher":              guard.NewLauncher(g),
 		"/mutate-launcher": launcher.New(launcher.Config{Reader: m.GetAPIReader(),
-			Cluster: cluster, Shim: o.Shim, Observe: o.Observe, Logger: o.Logger}),
+			Cluster: cluster, Shim: o.Shim, Observe: o.Observe, Events: o.Events,
+			Logger: o.Logger}),
 	}
 }
