@@ -2,6 +2,8 @@ package quota
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -16,26 +19,32 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// TestTimeOut has a quota with opt-out reject a migration. The migration delays the next ones only
-// for a limited time.
-func TestTimeOut(t *testing.T) {
-	c, _ := start(t, "--rejected-timeout=2s")
+// TestRejectedMigration has a quota with opt-out reject a migration. The migration keeps its
+// reservation, says what is missing, and gets through when the administrator raises the quota.
+func TestRejectedMigration(t *testing.T) {
+	c, _ := start(t)
 	ns := c.Namespace(t, full())
 	c.Quota(t, strict(ns))
 	m := c.Migrate(t, c.RunningVMI(t, ns, "vm", small()))
 	m.AwaitRejected(t)
-	r := awaitPhase(t, c, ns, v1alpha1.PhaseExpired)
-	if r.Spec.Deadline == nil {
-		t.Errorf("it has expired without a deadline: %+v", r.Spec)
-	}
-	if all := r.Status.Conditions; !meta.IsStatusConditionTrue(all, v1alpha1.ConditionTimedOut) ||
-		!meta.IsStatusConditionFalse(all, v1alpha1.ConditionGranted) {
-		t.Errorf("conditions %+v: want it to have timed out, and not to be granted", all)
-	}
-	awaitHard(t, c, ns, kubevirttest.QuotaName, full())
+	eventually(t, "the condition Waiting", func() error {
+		r := awaitPhase(t, c, ns, v1alpha1.PhaseReserved)
+		waiting := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionWaiting)
+		if waiting == nil || waiting.Status != metav1.ConditionTrue ||
+			!strings.Contains(waiting.Message, "strict, which has opted out, lacks pods=1") ||
+			!meta.IsStatusConditionFalse(r.Status.Conditions, v1alpha1.ConditionGranted) {
+			return fmt.Errorf("%+v", r.Status)
+		}
+		return nil
+	})
+	awaitEvents(t, c, m.Get(t), quota.ReasonReserved, quota.ReasonWaiting)
 	awaitHard(t, c, ns, "strict", list("pods", "1"))
-	awaitEvents(t, c, m.Get(t), quota.ReasonReserved, quota.ReasonTimedOut)
-	m.Abort(t)
+	q := quotaOf(t, c, ns, "strict")
+	q.Spec.Hard = list("pods", "2")
+	if err := c.Client.Update(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	m.Await(t, virtv1.MigrationSucceeded)
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
 }
 

@@ -118,18 +118,7 @@ func TestReservedQuotaIsKept(t *testing.T) {
 	c, _ := startGuarded(t)
 	ns := c.Namespace(t, full())
 	vmi := c.RunningVMI(t, ns, "vm", small())
-	if err := c.KubeVirt.StopController(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	started := false
-	start := func() {
-		if !started {
-			started = true
-			if err := c.KubeVirt.StartController(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	start := stopVirtController(t, c)
 	defer start() // for other tests
 	m := c.Migrate(t, vmi)
 	r := awaitPhase(t, c, ns, v1alpha1.PhaseGranted)

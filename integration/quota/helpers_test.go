@@ -3,6 +3,7 @@ package quota
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,4 +165,18 @@ func plus(base corev1.ResourceList, r v1alpha1.MigrationReservation) corev1.Reso
 		}
 	}
 	return sum
+}
+
+// stopVirtController keeps migrations pending until start is called. Further calls do nothing.
+func stopVirtController(t *testing.T, c *kubevirttest.Cluster) (start func()) {
+	t.Helper()
+	if err := c.KubeVirt.StopController(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return sync.OnceFunc(func() {
+		t.Helper()
+		if err := c.KubeVirt.StartController(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -120,10 +121,34 @@ func twoAdmitted(
 				t.Fatal(err)
 			}
 			awaitMigrationGone(t, c, m)
+			deleteTargets(t, c, m)
 		}
 		return fmt.Errorf("%d were", len(both))
 	})
 	return both
+}
+
+// deleteTargets deletes target pods of a deleted migration and waits for their end. virt-controller
+// may have created one just before, keeps it, and starts no further migration of the VM.
+func deleteTargets(
+	t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration,
+) {
+	t.Helper()
+	in := client.InNamespace(m.Namespace)
+	targets := client.MatchingLabels{virtv1.MigrationJobLabel: string(m.UID)}
+	if err := c.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, in, targets); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the target pods to be gone", func() error {
+		pods := &corev1.PodList{}
+		if err := c.Client.List(t.Context(), pods, in, targets); err != nil {
+			return err
+		}
+		if len(pods.Items) > 0 {
+			return fmt.Errorf("%d are there", len(pods.Items))
+		}
+		return nil
+	})
 }
 
 // makeTwo makes two migrations at once and returns the admitted ones.

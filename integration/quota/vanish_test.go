@@ -42,7 +42,7 @@ func testVanishesWhilePending(t *testing.T, c *kubevirttest.Cluster) {
 	c.Quota(t, strict(ns))
 	m := c.Migrate(t, c.RunningVMI(t, ns, "vm", small()))
 	m.AwaitRejected(t)
-	r := awaitPhase(t, c, ns, v1alpha1.PhaseGranted)
+	r := awaitPhase(t, c, ns, v1alpha1.PhaseReserved)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
 	vanish(t, c, m.Get(t))
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
