@@ -86,6 +86,9 @@ func TestValuesAreChecked(t *testing.T) {
 			[]string{"annotationPrefix"}},
 		"two modes": {[]string{"--set=mode=enforce", "--set-file=agent.policy=" + observing},
 			[]string{`agent.policy has mode "observe", and mode is "enforce"`}},
+		"restart of all nodes": {[]string{"--set=containerd.configure=true,containerd.restart=true"},
+			[]string{"on all nodes at once", "helm upgrade"}},
+		"port": {[]string{"--set=networkPolicy.apiServerPorts={0}"}, []string{"apiServerPorts", "1"}},
 		"clean-up below an agent": {[]string{"--set=nodeCleanup.enabled=true"},
 			[]string{"agent.enabled=false"}},
 	}
@@ -429,22 +432,5 @@ func TestControllerAnnotatesNamespaces(t *testing.T) {
 				t.Errorf("%s: %s may %v, want that it may: %t", prefix, role, got, want)
 			}
 		}
-	}
-}
-
-// CRDs belong to the release, so an upgrade replaces them.
-func TestCRDs(t *testing.T) {
-	const name = "CustomResourceDefinition migrationreservations.mooring.dev"
-	if o := decode(t, render(t))[name]; o == nil ||
-		o.GetAnnotations()["helm.sh/resource-policy"] != "" {
-		t.Errorf("by default: %v", o)
-	}
-	if o := decode(t,
-		render(t, "--set=crds.keep=true"))[name]; o.GetAnnotations()["helm.sh/resource-policy"] !=
-		"keep" {
-		t.Errorf("annotations %v", o.GetAnnotations())
-	}
-	if o := decode(t, render(t, "--set=crds.install=false"))[name]; o != nil {
-		t.Error("it is there without")
 	}
 }

@@ -23,6 +23,9 @@
 {{- if and .Values.containerd.restart (not .Values.containerd.configure) -}}
 {{- fail "containerd.restart: without containerd.configure there is no change to restart for: want containerd.configure=true, too" -}}
 {{- end -}}
+{{- if and .Values.containerd.restart .Release.IsInstall -}}
+{{- fail "containerd.restart: the first installation would restart containerd on all nodes at once: install without it, then run `helm upgrade` with it, which restarts agent.maxUnavailable nodes at a time (helm template: --is-upgrade)" -}}
+{{- end -}}
 {{- end }}
 
 {{/* KubeVirt's controller creates the launchers. It is in the namespace of the KubeVirt object. */}}

@@ -51,6 +51,24 @@ matchExpressions:
 {{- if and .Values.controller.enabled .Values.webhooks.enabled }}true{{ end -}}
 {{- end }}
 
+{{/* cert-manager's Secret. Another name than the controller's own Secret: their keys differ. */}}
+{{- define "mooring.certManagerSecret" -}}
+mooring-webhook-tls
+{{- end }}
+
+{{/* Whether the controller keeps its certificates and the webhooks' caBundle. */}}
+{{- define "mooring.keepsCertificates" -}}
+{{- if and (include "mooring.serves" .) (not .Values.webhooks.certManager.enabled) }}true{{ end -}}
+{{- end }}
+
+{{/* For cert-manager, which writes caBundle. */}}
+{{- define "mooring.caInjection" -}}
+{{- if .Values.webhooks.certManager.enabled -}}
+annotations:
+  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/mooring-webhooks
+{{- end -}}
+{{- end }}
+
 {{/* The failure policy of the webhooks for VMs. In mode observe they must refuse nothing. */}}
 {{- define "mooring.failurePolicy" -}}
 {{- if eq .Values.mode "enforce" }}{{ .Values.webhooks.failurePolicy }}{{ else }}Ignore{{ end -}}
@@ -89,6 +107,14 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+{{- end }}
+
+{{/* Egress to the API server. Pods know its address, so they need no DNS. */}}
+{{- define "mooring.toAPIServer" -}}
+- ports:
+  {{- range .Values.networkPolicy.apiServerPorts }}
+  - port: {{ . }}
+  {{- end }}
 {{- end }}
 
 {{/* The common fields of webhooks: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY). */}}
@@ -172,4 +198,20 @@ validations:
 {{- define "mooring.uninstallHook" -}}
 helm.sh/hook: pre-delete
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{- define "mooring.testHook" -}}
+helm.sh/hook: test
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* The parts of this release, for `mooring verify`. */}}
+{{- define "mooring.parts" -}}
+{{- $parts := list -}}
+{{- if or .Values.crds.install .Values.controller.enabled -}}{{- $parts = append $parts "crds" -}}{{- end -}}
+{{- if .Values.agent.enabled -}}{{- $parts = append $parts "agent" -}}{{- end -}}
+{{- if .Values.fence.enabled -}}{{- $parts = append $parts "fence" -}}{{- end -}}
+{{- if .Values.controller.enabled -}}{{- $parts = append $parts "controller" -}}{{- end -}}
+{{- if include "mooring.serves" . -}}{{- $parts = append $parts "webhooks" -}}{{- end -}}
+{{- join "," $parts -}}
 {{- end }}
