@@ -42,7 +42,9 @@ type Node struct {
 // Options of Start.
 type Options struct {
 	Spec image.Spec
-	VM   vm.Options
+	// Additions to the node's disk, or nil.
+	Additions *image.Additions
+	VM        vm.Options
 	// Source is a checkout of Mooring. If it is empty, Start uses the checkout around the working
 	// directory.
 	Source string
@@ -181,7 +183,8 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return image.NewBuilder(store.LogTo(o.Log), source, o.Log).Build(ctx, o.Spec)
+	return image.NewBuilder(store.LogTo(o.Log), source, o.Log).BuildWith(ctx, o.Spec,
+		o.Additions)
 }
 
 // QEMU is the pid of the node's QEMU, or 0 for an attached node.

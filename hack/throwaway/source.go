@@ -10,6 +10,9 @@ import (
 
 const modulePath = "github.com/mooring-vm/mooring"
 
+// SourceRoot is the checkout of Mooring around the working directory.
+func SourceRoot() (string, error) { return sourceRoot("") }
+
 // sourceRoot is the given checkout, or else the checkout around the working directory. The node's
 // own programs are built from it.
 func sourceRoot(given string) (string, error) {

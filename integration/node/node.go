@@ -39,6 +39,8 @@ type Node interface {
 	// Listen makes the node listen on one of its TCP addresses. The listener accepts the
 	// connections here.
 	Listen(address string) (net.Listener, error)
+	// Forward makes an address of the node lead to an address of this machine.
+	Forward(address, to string) (io.Closer, error)
 	// ContainerdSocket is the path of containerd's socket on the node.
 	ContainerdSocket() string
 	// Done is closed when the node is lost.

@@ -3,9 +3,7 @@ package suite
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -93,38 +91,11 @@ func (f fixture) forwardAPIServer(t *testing.T, server string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := f.Listen(at.Host)
+	l, err := f.Forward(at.Host, at.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			inside, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go copyBothWays(inside, at.Host)
-		}
-	}()
-}
-
-// copyBothWays copies in both directions until one side ends.
-func copyBothWays(inside net.Conn, address string) {
-	defer inside.Close()
-	outside, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer outside.Close()
-	ended := make(chan struct{}, 2)
-	for _, ends := range [][2]net.Conn{{inside, outside}, {outside, inside}} {
-		go func() {
-			_, _ = io.Copy(ends[0], ends[1])
-			ended <- struct{}{}
-		}()
-	}
-	<-ended
 }
 
 // makeAccounts writes the kubeconfig files of kubelet and agent to the node.

@@ -72,15 +72,7 @@ func (p parts) all() []*cache.Entry {
 	return []*cache.Entry{p.rootfs, p.kube, p.containerd, p.tools}
 }
 
-func (p parts) close() error {
-	var errs []error
-	for _, e := range p.all() {
-		if e != nil {
-			errs = append(errs, e.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
+func (p parts) close() error { return cache.CloseAll(p.all()...) }
 
 // packages lists the packages of kind's Dockerfile, except those for unused file systems.
 func packages() []string {
@@ -170,7 +162,7 @@ func (b *Builder) make(ctx context.Context, p parts, files image.Files, dir stri
 	if err := writeImages(ctx, p, tree, images); err != nil {
 		return fmt.Errorf("making the images of the control plane: %w", err)
 	}
-	if err := preload(ctx, p.containerd.Dir, tree, images); err != nil {
+	if err := image.Preload(ctx, p.containerd.Dir, tree, images); err != nil {
 		return fmt.Errorf("importing the images of the control plane: %w", err)
 	}
 	if err := run(ctx, "tar", "--numeric-owner", "--xattrs", "--xattrs-include=*", "-C", tree,

@@ -76,6 +76,17 @@ type Entry struct {
 // Close allows other processes to rebuild or remove the entry.
 func (e *Entry) Close() error { return e.lock.release() }
 
+// CloseAll closes all entries except nil ones.
+func CloseAll(entries ...*Entry) error {
+	var errs []error
+	for _, e := range entries {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Get returns the entry of this name and key. If the entry is missing, or its files have changed
 // (see fingerprint), Get calls build with an empty directory. If several processes call Get, the
 // first one builds, and each further one waits for it, at most until ctx ends. Get removes the

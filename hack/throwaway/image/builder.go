@@ -35,7 +35,9 @@ func NewBuilder(store *cache.Store, source string, log *slog.Logger) *Builder {
 const keptDisks = 2
 
 // CacheNames are the names of the builder's cache entries.
-func CacheNames() []string { return []string{diskName, containerdName, RootfsName} }
+func CacheNames() []string {
+	return []string{diskName, extendedName, containerdName, RootfsName}
+}
 
 // Image is a kernel, a disk and a QEMU. Its files stay in place until Close.
 type Image struct {
@@ -49,17 +51,18 @@ type Image struct {
 }
 
 // Close allows the cache to remove the image's files.
-func (i *Image) Close() error {
-	var errs []error
-	for _, e := range i.entries {
-		errs = append(errs, e.Close())
-	}
-	return errors.Join(errs...)
-}
+func (i *Image) Close() error { return cache.CloseAll(i.entries...) }
 
 // Build returns the image for spec. It builds the parts missing in the cache, which takes up to
 // three minutes on two cores and needs root.
-func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
+func (b *Builder) Build(ctx context.Context, spec Spec) (*Image, error) {
+	return b.BuildWith(ctx, spec, nil)
+}
+
+// BuildWith is Build with additions to the node's disk, unless they are nil.
+func (b *Builder) BuildWith(
+	ctx context.Context, spec Spec, more *Additions,
+) (_ *Image, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
@@ -80,12 +83,12 @@ func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 	if err != nil {
 		return nil, err
 	}
-	disk, key, err := b.disk(ctx, spec, p)
+	disk, key, err := b.disk(ctx, spec, p, more)
 	if err != nil {
 		return nil, err
 	}
 	image.entries = append(image.entries, disk)
-	if _, err := b.store.Prune(diskName, keptDisks); err != nil {
+	if _, err := b.store.Prune(more.cacheName(), more.kept()); err != nil {
 		return nil, fmt.Errorf("removing old disks: %w", err)
 	}
 	image.Key = key
@@ -102,13 +105,7 @@ type parts struct {
 }
 
 func (p parts) entries() []*cache.Entry {
-	var es []*cache.Entry
-	for _, e := range []*cache.Entry{p.rootfs, p.outer, p.containerd} {
-		if e != nil {
-			es = append(es, e)
-		}
-	}
-	return es
+	return []*cache.Entry{p.rootfs, p.outer, p.containerd}
 }
 
 // parts builds all parts at once: one waits for the network while another compiles.
@@ -151,7 +148,9 @@ func (b *Builder) agent(ctx context.Context) ([]byte, error) {
 }
 
 // run runs a command. Its output becomes part of the error.
-func (b *Builder) run(cmd *exec.Cmd) error {
+func (b *Builder) run(cmd *exec.Cmd) error { return run(cmd) }
+
+func run(cmd *exec.Cmd) error {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := child.Run(cmd); err != nil {

@@ -22,13 +22,18 @@ const (
 var embedded embed.FS
 
 // disk adds Mooring's files to the root file system and makes an ext4 of it.
-func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, cache.Key, error) {
+func (b *Builder) disk(
+	ctx context.Context, spec Spec, p parts, more *Additions,
+) (*cache.Entry, cache.Key, error) {
 	files, err := overlay(spec, p)
 	if err != nil {
 		return nil, "", err
 	}
 	key := cache.KeyOf(diskRecipe, p.rootfs.Dir, files.Sum())
-	e, err := b.store.Get(ctx, diskName, key, func(ctx context.Context, dir string) error {
+	if key, err = more.extend(key, files); err != nil {
+		return nil, "", err
+	}
+	e, err := b.store.Get(ctx, more.cacheName(), key, func(ctx context.Context, dir string) error {
 		if err := checkRoot("the node's disk"); err != nil {
 			return err
 		}
@@ -41,6 +46,9 @@ func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, c
 			return err
 		}
 		if err := files.Place(tree); err != nil {
+			return err
+		}
+		if err := more.preload(ctx, p.containerd, tree); err != nil {
 			return err
 		}
 		if err := b.Disk(ctx, tree, filepath.Join(dir, diskFile), diskSize); err != nil {

@@ -1,4 +1,4 @@
-package nodeimage
+package image
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
 // preloadConfig configures a containerd that only imports images. The formatted arguments are its
@@ -24,9 +26,10 @@ disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime
 address = %q
 `
 
-// preload imports an archive of images into the containerd of a tree, and unpacks them. A containerd
-// of this machine does it, because unpacking in an emulated node takes minutes.
-func preload(ctx context.Context, containerd, tree, images string) (err error) {
+// Preload imports an archive of images into the containerd of a tree, and unpacks them. A
+// containerd of this machine does it, because unpacking in an emulated node takes minutes.
+// containerd is the directory of an entry of Containerd.
+func Preload(ctx context.Context, containerd, tree, images string) (err error) {
 	temp, err := os.MkdirTemp("", "mooring-preload-")
 	if err != nil {
 		return err
@@ -51,8 +54,8 @@ func preload(ctx context.Context, containerd, tree, images string) (err error) {
 	}
 	defer func() { err = errors.Join(err, end(daemon, log.Name(), err)) }()
 	ctr := func(args ...string) error {
-		return run(ctx, filepath.Join(containerd, "ctr"),
-			append([]string{"--address=" + socket, "--namespace=k8s.io"}, args...)...)
+		return run(child.Isolated(ctx, filepath.Join(containerd, "ctr"),
+			append([]string{"--address=" + socket, "--namespace=k8s.io"}, args...)...))
 	}
 	if err := awaitDaemon(ctx, ctr); err != nil {
 		return err
