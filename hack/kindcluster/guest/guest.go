@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-vm/mooring/hack/kindcluster"
-	"github.com/mooring-vm/mooring/hack/kindcluster/nodeimage"
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
@@ -19,9 +18,7 @@ import (
 )
 
 const (
-	savedCache = "kind-saved"
-	stateFile  = "state"
-	runName    = "kind-run"
+	runName = "kind-run"
 	// Memory of the node. The cluster takes 1.3 GiB.
 	memoryMiB = 6144
 	// createTimeout bounds the making of a cluster on emulated processors of a busy machine.
@@ -47,31 +44,33 @@ type Guest struct {
 	entries []*cache.Entry
 }
 
-// Start resumes a saved node with its cluster. If none is saved, Start makes one first, which takes
-// ten minutes or more on emulated processors.
-func Start(ctx context.Context, o Options) (_ *Guest, err error) {
+// Start resumes a saved node with its cluster. If none is saved, or if the saved one does not
+// continue, Start makes one first, which takes ten minutes or more on emulated processors.
+func Start(ctx context.Context, o Options) (*Guest, error) {
 	store, err := cache.Default()
 	if err != nil {
 		return nil, err
 	}
 	store = store.LogTo(o.Log)
+	return startAgain(ctx, store, o.Log, func() (*Guest, error) { return start(ctx, store, o) })
+}
+
+func start(ctx context.Context, store *cache.Store, o Options) (_ *Guest, err error) {
 	g := &Guest{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Stop())
 		}
 	}()
-	d, saved, err := g.saved(ctx, store, o)
+	n, err := g.saved(ctx, store, o)
 	if err != nil {
 		return nil, err
 	}
-	d.image.Disk = filepath.Join(saved.Dir, diskFile)
 	if err := g.makeDir(ctx, store); err != nil {
 		return nil, err
 	}
-	saving := &vm.Saving{Initramfs: d.initramfs, State: filepath.Join(saved.Dir, stateFile)}
-	if err := g.boot(ctx, store, &d.image, saving, saved.Dir, o.Log); err != nil {
-		return nil, err
+	if err := g.boot(ctx, store, &n.image, n.options(), o.Log); err != nil {
+		return nil, &resumeError{err}
 	}
 	return g, g.setClock(ctx)
 }
@@ -83,80 +82,8 @@ func Build(ctx context.Context, o Options) error {
 		return err
 	}
 	g := &Guest{}
-	_, _, err = g.saved(ctx, store.LogTo(o.Log), o)
+	_, err = g.saved(ctx, store.LogTo(o.Log), o)
 	return errors.Join(err, g.Stop())
-}
-
-// saved returns the saved node for these options.
-func (g *Guest) saved(
-	ctx context.Context, store *cache.Store, o Options,
-) (*disk, *cache.Entry, error) {
-	debian := image.NewBuilder(store, o.Source, o.Log)
-	builder := &builder{store: store, debian: debian, log: o.Log}
-	images := &nodeimage.Builder{Store: store, Debian: debian, Log: o.Log}
-	node, err := images.Build(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer node.Close()
-	d, err := builder.disk(ctx, node)
-	if err != nil {
-		return nil, nil, err
-	}
-	g.entries = d.entries
-	cluster := kindcluster.Options{Image: node.Reference, OwnNetwork: true, Workers: o.Workers,
-		Emulated: true}
-	text, err := kindcluster.Config(cluster)
-	if err != nil {
-		return nil, nil, err
-	}
-	key := cache.KeyOf(string(d.key), text)
-	saved, err := store.Get(ctx, savedCache, key, func(ctx context.Context, dir string) error {
-		return create(ctx, store, d, cluster, dir, o.Log)
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	g.entries = append(g.entries, saved)
-	_, err = store.Prune(savedCache, 1)
-	return d, saved, err
-}
-
-// create boots a node from a copy of the disk in dir, makes the cluster there, and saves the node.
-func create(
-	ctx context.Context, store *cache.Store, d *disk, o kindcluster.Options, dir string,
-	log *slog.Logger,
-) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, createTimeout,
-		fmt.Errorf("no cluster after %v", createTimeout))
-	defer cancel()
-	log.Info("making the cluster, ten minutes or more on emulated processors")
-	img := d.image
-	img.Disk = filepath.Join(dir, diskFile)
-	b := &builder{store: store, log: log}
-	if err := b.run(ctx, "cp", "--sparse=always", d.image.Disk, img.Disk); err != nil {
-		return err
-	}
-	g := &Guest{}
-	if err := g.makeDir(ctx, store); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, g.Stop()) }()
-	saving := &vm.Saving{Initramfs: d.initramfs, Writable: true}
-	if err := g.boot(ctx, store, &img, saving, "", log); err != nil {
-		return err
-	}
-	if err := kindcluster.Create(ctx, g, o); err != nil {
-		return err
-	}
-	if err := kindcluster.AwaitPods(ctx, g); err != nil {
-		return err
-	}
-	// Memory of cached files would make the saved state larger.
-	if _, err := g.Output(ctx, "sh", "-c", "sync; echo 3 >/proc/sys/vm/drop_caches"); err != nil {
-		return err
-	}
-	return errors.Join(g.vm.SaveState(ctx, filepath.Join(dir, stateFile), log), g.vm.SaveKeys(dir))
 }
 
 func (g *Guest) makeDir(ctx context.Context, store *cache.Store) (err error) {
@@ -167,14 +94,17 @@ func (g *Guest) makeDir(ctx context.Context, store *cache.Store) (err error) {
 	return nil
 }
 
+// nodeOptions are the options of each boot and resume.
+func nodeOptions() vm.Options {
+	return vm.Options{MemoryMiB: memoryMiB, Forwards: []int{kindcluster.Port}}
+}
+
 func (g *Guest) boot(
-	ctx context.Context, store *cache.Store, img *image.Image, saving *vm.Saving, keys string,
-	log *slog.Logger,
+	ctx context.Context, store *cache.Store, img *image.Image, o vm.Options, log *slog.Logger,
 ) (err error) {
-	g.vm, err = vm.Boot(ctx, img, g.dir, vm.Options{
-		MemoryMiB: memoryMiB, Store: store, Log: log, Saving: saving, Keys: keys,
-		Forwards: []int{kindcluster.Port},
-	})
+	common := nodeOptions()
+	o.MemoryMiB, o.Forwards, o.Store, o.Log = common.MemoryMiB, common.Forwards, store, log
+	g.vm, err = vm.Boot(ctx, img, g.dir, o)
 	if err != nil {
 		return err
 	}
@@ -251,10 +181,7 @@ func (g *Guest) Stop() error {
 	if g.temp != nil {
 		errs = append(errs, g.temp.Close())
 	}
-	for _, e := range g.entries {
-		errs = append(errs, e.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, cache.CloseAll(g.entries...))...)
 }
 
 var _ kindcluster.Host = (*Guest)(nil)

@@ -54,14 +54,6 @@ type disk struct {
 	entries   []*cache.Entry
 }
 
-func (d *disk) close() error {
-	var errs []error
-	for _, e := range d.entries {
-		errs = append(errs, e.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // builder makes disks.
 type builder struct {
 	store  *cache.Store
@@ -74,7 +66,7 @@ func (b *builder) disk(ctx context.Context, node *nodeimage.Image) (_ *disk, err
 	d := &disk{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.close())
+			err = errors.Join(err, cache.CloseAll(d.entries...))
 		}
 	}()
 	rootfs, err := d.keep(b.debian.Rootfs(ctx, image.OuterSuite, packages()))

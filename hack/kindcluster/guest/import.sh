@@ -2,12 +2,12 @@
 # import.sh TREE REFERENCE [--change=...] <ARCHIVE
 #
 # Runs `docker import` of the tree's docker on this machine, in namespaces of its own. The image goes
-# into the tree's store. In an emulated node the import takes minutes.
+# into the tree's store. In an emulated node the import takes minutes. The mounts end with the mount
+# namespace of the caller, so the tree is its own root and no directory is left.
 set -eu
-tree=$1 reference=$2
+root=$1 reference=$2
 shift 2
-root=$(mktemp -d)
-mount --bind "$tree" "$root"
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount -t tmpfs tmpfs "$root/run"
 mount -t tmpfs tmpfs "$root/tmp"

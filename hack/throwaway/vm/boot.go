@@ -63,6 +63,21 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// config describes the guest without its ports and keys, which each boot chooses.
+func (o Options) config(img *image.Image) Config {
+	return Config{
+		Kernel: img.Kernel, Disk: img.Disk, QEMU: img.QEMU, CPUs: o.CPUs, MemoryMiB: o.MemoryMiB,
+		Accelerator: o.Accelerator, Saving: o.Saving,
+	}
+}
+
+// CommandLine returns the command of QEMU without ports and keys. Nodes with equal commands can
+// resume each other's saved state.
+func CommandLine(img *image.Image, o Options) []string {
+	c := o.withDefaults().config(img)
+	return append(c.program(), c.args()...)
+}
+
 func orDefault[T comparable](v, otherwise T) T {
 	var zero T
 	if v == zero {
@@ -83,11 +98,8 @@ func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, er
 	if err := v.keys(o); err != nil {
 		return nil, err
 	}
-	c := Config{
-		Kernel: img.Kernel, Disk: img.Disk, QEMU: img.QEMU, CPUs: o.CPUs, MemoryMiB: o.MemoryMiB,
-		AuthorizedKey: base64.StdEncoding.EncodeToString(v.Target.Key.PublicKey().Marshal()),
-		Accelerator:   o.Accelerator, Saving: o.Saving,
-	}
+	c := o.config(img)
+	c.AuthorizedKey = base64.StdEncoding.EncodeToString(v.Target.Key.PublicKey().Marshal())
 	if c.Saving != nil {
 		c.Saving.control = filepath.Join(dir, controlSocket)
 	}
