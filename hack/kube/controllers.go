@@ -58,11 +58,21 @@ func (c *ControlPlane) StartControllersWith(
 
 // adminKubeconfig writes a kubeconfig with all rights.
 func (c *ControlPlane) adminKubeconfig() (string, error) {
-	path := c.File("admin.kubeconfig")
+	return c.writeAdminKubeconfig("admin.kubeconfig", c.admin.Host)
+}
+
+// AdminKubeconfigFor writes a kubeconfig with all rights and another address of the API server, and
+// returns its path. Its credentials do not expire during a test.
+func (c *ControlPlane) AdminKubeconfigFor(server string) (string, error) {
+	return c.writeAdminKubeconfig("admin-elsewhere.kubeconfig", server)
+}
+
+func (c *ControlPlane) writeAdminKubeconfig(file, server string) (string, error) {
+	path := c.File(file)
 	const name = "admin"
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{
-			name: {Server: c.admin.Host, CertificateAuthorityData: c.admin.CAData}},
+			name: {Server: server, CertificateAuthorityData: c.admin.CAData}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{
 			name: {ClientCertificateData: c.admin.CertData, ClientKeyData: c.admin.KeyData},
 		},

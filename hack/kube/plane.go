@@ -35,6 +35,9 @@ const startTimeout = 5 * time.Minute
 type Options struct {
 	// Log reports builds, which take minutes. Required.
 	Log *slog.Logger
+	// NodeProxy is the path of a Unix socket with an HTTP proxy (CONNECT) into the network of the
+	// nodes, for webhooks of Services. Empty: kube-apiserver connects by itself.
+	NodeProxy string
 }
 
 // ControlPlane is an etcd and a kube-apiserver. Its methods are not safe for concurrent use, except
@@ -72,7 +75,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if c.temp, err = store.Temp(ctx, runName); err != nil {
 		return nil, err
 	}
-	if err = c.prepare(); err != nil {
+	if err = c.prepare(o); err != nil {
 		return nil, fmt.Errorf("preparing the control plane: %w", err)
 	}
 	if err = c.start(ctx); err != nil {

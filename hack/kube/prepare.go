@@ -2,6 +2,7 @@ package kube
 
 import (
 	_ "embed"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -13,7 +14,7 @@ var authentication []byte
 
 // prepare fills the temporary directory. envtest keeps directories that it did not make itself, so
 // kube-apiserver can be restarted.
-func (c *ControlPlane) prepare() error {
+func (c *ControlPlane) prepare(o Options) error {
 	in := func(name string) string { return filepath.Join(c.temp.Dir, name) }
 	for _, dir := range []string{in("etcd"), in("certificates")} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -26,9 +27,14 @@ func (c *ControlPlane) prepare() error {
 	if err := writeFrontProxyCA(in(frontProxyCA)); err != nil {
 		return err
 	}
+	authority, err := writeCertificates(in("certificates"))
+	if err != nil {
+		return fmt.Errorf("making certificates: %w", err)
+	}
 	etcd := &envtest.Etcd{Path: c.program("etcd"), DataDir: in("etcd"), StartTimeout: startTimeout}
 	server := &envtest.APIServer{Path: c.program("kube-apiserver"), CertDir: in("certificates"),
 		StartTimeout: startTimeout}
+	server.SecureServing.CA = authority
 	server.Configure().
 		Set("authentication-config", in("authentication.yaml")).
 		// envtest disables some of them.
@@ -43,6 +49,11 @@ func (c *ControlPlane) prepare() error {
 		Set("requestheader-username-headers", "X-Remote-User").
 		Set("requestheader-group-headers", "X-Remote-Group").
 		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-")
+	if o.NodeProxy != "" {
+		if err := useProxy(server, in("egress.yaml"), o.NodeProxy); err != nil {
+			return err
+		}
+	}
 	c.plane = &envtest.ControlPlane{Etcd: etcd, APIServer: server}
 	return c.keepLogs()
 }

@@ -35,6 +35,15 @@ func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
 	}.Build(ctx, log)
 }
 
+// Version is the version of the programs. The working directory must be in a checkout of Mooring.
+func Version(ctx context.Context) (string, error) {
+	components, err := module.Find(ctx, packagePath, "components")
+	if err != nil {
+		return "", err
+	}
+	return components.Version(ctx, "kubevirt.io/kubevirt")
+}
+
 func build(ctx context.Context, components module.Module, dir string) error {
 	version, err := components.Version(ctx, "kubevirt.io/kubevirt")
 	if err != nil {

@@ -1,6 +1,7 @@
 package kubevirt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,7 +29,7 @@ func (k *KubeVirt) StartController(ctx context.Context) error {
 		return err
 	}
 	p, err := k.run(ctx, controllerProgram, controllerAccount, port,
-		"--launcher-image=registry.test/virt-launcher",
+		"--launcher-image="+cmp.Or(k.options.LauncherImage, "registry.test/virt-launcher"),
 		"--exporter-image=registry.test/virt-exportserver",
 		"--prom-cert-file="+pair.certFile,
 		"--prom-key-file="+pair.keyFile,

@@ -1,6 +1,7 @@
 package kubevirt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -12,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// own is KubeVirt's namespace and the object with its configuration.
+// own is KubeVirt's namespace and the object with its configuration, the formatted argument.
 const own = `
 apiVersion: v1
 kind: Namespace
@@ -21,7 +22,7 @@ metadata: {name: ` + Namespace + `}
 apiVersion: kubevirt.io/v1
 kind: KubeVirt
 metadata: {name: ` + Name + `, namespace: ` + Namespace + `}
-spec: {}
+spec: {configuration: %s}
 `
 
 // install installs the objects of virt-operator.
@@ -31,7 +32,8 @@ func (k *KubeVirt) install(ctx context.Context) error {
 	if _, err := envtest.InstallCRDs(k.plane.Config(), crds); err != nil {
 		return fmt.Errorf("installing KubeVirt's CRDs: %w", err)
 	}
-	if _, err := k.plane.Apply(ctx, strings.NewReader(own)); err != nil {
+	object := fmt.Sprintf(own, cmp.Or(k.options.Configuration, "{}"))
+	if _, err := k.plane.Apply(ctx, strings.NewReader(object)); err != nil {
 		return err
 	}
 	roles, err := os.Open(k.file("rbac.yaml"))
@@ -48,15 +50,28 @@ func (k *KubeVirt) install(ctx context.Context) error {
 // markDeployed marks KubeVirt as deployed, because its programs ignore the configuration before.
 // VMs without an architecture get amd64.
 func (k *KubeVirt) markDeployed(ctx context.Context) error {
+	return k.patchStatus(ctx, fmt.Sprintf(`{"phase": %q, "defaultArchitecture": "amd64"}`,
+		virtv1.KubeVirtPhaseDeployed))
+}
+
+// SetVersion writes the version of the programs into the KubeVirt object, as virt-operator does.
+func (k *KubeVirt) SetVersion(ctx context.Context) error {
+	version, err := Version(ctx)
+	if err != nil {
+		return err
+	}
+	return k.patchStatus(ctx, fmt.Sprintf(
+		`{"targetKubeVirtVersion": %[1]q, "observedKubeVirtVersion": %[1]q}`, version))
+}
+
+func (k *KubeVirt) patchStatus(ctx context.Context, status string) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(virtv1.KubeVirtGroupVersionKind)
 	o.SetNamespace(Namespace)
 	o.SetName(Name)
-	deployed := fmt.Sprintf(`{"status": {"phase": %q, "defaultArchitecture": "amd64"}}`,
-		virtv1.KubeVirtPhaseDeployed)
 	if err := k.admin.Status().Patch(ctx, o, client.RawPatch("application/merge-patch+json",
-		[]byte(deployed))); err != nil {
-		return fmt.Errorf("marking KubeVirt as deployed: %w", err)
+		[]byte(`{"status": `+status+`}`))); err != nil {
+		return fmt.Errorf("changing the status of KubeVirt: %w", err)
 	}
 	return nil
 }

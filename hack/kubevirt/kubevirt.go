@@ -34,12 +34,17 @@ const (
 type Options struct {
 	// Log reports builds, which take minutes. Required.
 	Log *slog.Logger
+	// LauncherImage is the image of virt-launcher. Empty: a name without an image.
+	LauncherImage string
+	// Configuration is the KubeVirt object's configuration in JSON. Empty: KubeVirt's defaults.
+	Configuration string
 }
 
 // KubeVirt is a running virt-api with its webhooks and a virt-controller. Its methods are not safe
 // for concurrent use.
 type KubeVirt struct {
 	plane      *kube.ControlPlane
+	options    Options
 	admin      client.Client
 	programs   *cache.Entry
 	api        *kube.Process
@@ -47,7 +52,7 @@ type KubeVirt struct {
 }
 
 // Start builds the programs missing in the cache. It installs KubeVirt's CRDs, roles and a KubeVirt
-// object with an empty configuration, and returns when virt-api and virt-controller work.
+// object, and returns when virt-api and virt-controller work.
 // virt-operator, virt-handler and the subresources of VMs are missing.
 //
 // virt-controller needs the service account "default" in a VM's namespace. The
@@ -56,7 +61,7 @@ type KubeVirt struct {
 // The programs end with the control plane. Call Stop before that, if the cache entry must become
 // free.
 func Start(ctx context.Context, plane *kube.ControlPlane, o Options) (_ *KubeVirt, err error) {
-	k := &KubeVirt{plane: plane}
+	k := &KubeVirt{plane: plane, options: o}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, k.Stop())

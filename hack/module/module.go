@@ -88,6 +88,22 @@ func (m Module) Build(ctx context.Context, file string, ldflags ...string) error
 	return nil
 }
 
+// BuildPackages compiles programs of required modules into a directory. With cgo, they load
+// libvirt at run time and need no headers of libvirt.
+func (m Module) BuildPackages(
+	ctx context.Context, dir string, cgo bool, ldflags string, packages ...string,
+) error {
+	cmd := goCommand(ctx, m.dir, append([]string{"build", "-trimpath", "-tags=libvirt_dlopen",
+		"-ldflags=-s -w " + ldflags, "-o", dir + "/"}, packages...)...)
+	if cgo {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
+	if _, err := run(cmd); err != nil {
+		return fmt.Errorf("building %s: %w", strings.Join(packages, ", "), err)
+	}
+	return nil
+}
+
 // Link creates links with these names beside a program.
 func Link(file string, names ...string) error {
 	for _, name := range names {

@@ -46,7 +46,7 @@ func startCluster(ctx context.Context) *cluster {
 // the build only gets otherwise idle processor time.
 func buildPrograms(ctx context.Context) error {
 	build := exec.CommandContext(ctx, "nice", "-n", "19", "make", "--no-print-directory",
-		"kubernetes", "kubevirt")
+		"kubernetes", "kubevirt-programs")
 	build.Cancel = func() error { return build.Process.Signal(syscall.SIGTERM) }
 	build.WaitDelay = 10 * time.Second
 	build.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {

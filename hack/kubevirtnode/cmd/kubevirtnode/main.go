@@ -1,0 +1,94 @@
+// Command kubevirtnode runs the real KubeVirt on a throw-away node.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/hack/kubevirtnode"
+	"github.com/mooring-vm/mooring/hack/plainlog"
+	"github.com/mooring-vm/mooring/hack/throwaway"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := &cobra.Command{Use: "kubevirtnode", SilenceUsage: true, SilenceErrors: true,
+		Short: "Run the real KubeVirt on a throw-away node"}
+	root.AddCommand(buildCommand(), runCommand())
+	err := root.ExecuteContext(ctx)
+	var failed commandError
+	if errors.As(err, &failed) {
+		return max(1, failed.ExitCode())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hack/kubevirtnode:", err)
+		return 1
+	}
+	return 0
+}
+
+// commandError is a failed exit of the user's command. It has printed its own error.
+type commandError struct{ *exec.ExitError }
+
+func buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Build virt-handler, virt-launcher and their image, or find them in the cache",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return kubevirtnode.Build(c.Context(), plainlog.New(os.Stderr, "hack/kubevirtnode"))
+		},
+	}
+}
+
+func runCommand() *cobra.Command {
+	var archives []string
+	cmd := &cobra.Command{
+		Use:   "run [--image=ARCHIVE...] -- COMMAND [ARG...]",
+		Short: "Run a command of this machine with a new cluster, which ends with it",
+		Long: "Starts a control plane and KubeVirt's controllers on this machine and a node with\n" +
+			"virt-handler, and runs COMMAND with $KUBECONFIG and $" + throwaway.EnvNode + ".\n" +
+			"The cluster ends with the command. The exit code is the command's.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return runWithCluster(c.Context(), archives, args)
+		},
+	}
+	cmd.Flags().StringSliceVar(&archives, "image", nil,
+		"further archives of container images for the node")
+	return cmd
+}
+
+func runWithCluster(ctx context.Context, archives, args []string) (err error) {
+	c, err := kubevirtnode.Start(ctx, kubevirtnode.Options{Archives: archives,
+		Log: plainlog.New(os.Stderr, "hack/kubevirtnode")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	kubeconfig, err := c.Plane.AdminKubeconfigFor(c.Plane.Config().Host)
+	if err != nil {
+		return err
+	}
+	cmd := child.Command(ctx, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig,
+		throwaway.EnvNode+"="+c.Node.Dir())
+	err = child.Run(cmd)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return commandError{exit}
+	}
+	return err
+}

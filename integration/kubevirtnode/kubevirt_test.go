@@ -1,0 +1,172 @@
+package kubevirtnode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// withLock makes Mooring give the launcher the lock that KubeVirt would give a VM with a device.
+func withLock() map[string]string {
+	return map[string]string{"requires-lock.memlock.mooring.dev": "true"}
+}
+
+// TestKubeVirtAlone runs VMs before Mooring is installed: the basis of the comparison.
+func TestKubeVirtAlone(t *testing.T) {
+	c := start(t)
+	has, err := c.hasMooring(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has {
+		t.Fatal("the cluster has Mooring: want a new one for each run")
+	}
+	t.Run("lock", func(t *testing.T) {
+		vmi := newVMI("alone", withLock())
+		c.run(t, vmi)
+		inherited := c.lockLimit(t, c.monitor(t, vmi))
+		got, guest := c.lockLimit(t, c.qemu(t, vmi)), vmi.Spec.Domain.Memory.Guest.Value()
+		if got != inherited || got >= guest {
+			t.Errorf("QEMU may lock %d bytes, want the launcher's %d, less than the guest's %d",
+				got, inherited, guest)
+		}
+		t.Logf("KubeVirt alone: QEMU may lock %d bytes of a guest of %d", got, guest)
+	})
+	t.Run("monitor killed", func(t *testing.T) {
+		vmi := newVMI("alone-killed", nil)
+		c.run(t, vmi)
+		c.onNode(t, "kill", "-KILL", c.monitor(t, vmi))
+		c.awaitNoQEMU(t, vmi)
+		c.awaitPhase(t, vmi, kubevirtv1.Failed)
+	})
+}
+
+// TestLock boots a VM that requires a lock. QEMU has the lock, and the launcher's other processes,
+// too.
+func TestLock(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newVMI("locked", withLock())
+	c.run(t, vmi)
+	lowest := vmi.Spec.Domain.Memory.Guest.Value()
+	for _, pid := range []string{c.qemu(t, vmi), c.monitor(t, vmi)} {
+		if got := c.lockLimit(t, pid); got < lowest {
+			t.Errorf("process %s may lock %d bytes, want at least %d", pid, got, lowest)
+		}
+	}
+	l := c.tied(t, vmi)
+	if s := l.Settings[0]; s.Status != agentapi.StatusApplied {
+		t.Errorf("the setting is %+v, want it applied", s)
+	}
+}
+
+// TestTie runs a VM and reads `mooring ps`, as a user does. The VM's QEMU belongs to its pod.
+// libvirt starts further QEMUs to learn their abilities, and they are no VMs.
+func TestTie(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newVMI("tied", nil)
+	c.run(t, vmi)
+	l := c.tied(t, vmi)
+	if pod := c.launcher(t, vmi); l.Pod.Name != pod.Name || l.Container.Name != "compute" {
+		t.Errorf("the VM belongs to %s, container %s", l.Pod.Name, l.Container.Name)
+	}
+	if got, want := fmt.Sprint(l.VMs[0].PID), c.qemu(t, vmi); got != want {
+		t.Errorf("the VM's process is %s, want %s", got, want)
+	}
+	lines, err := c.events(t.Context(), l.Pod.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(strings.Join(lines, "\n"), string(agentapi.ReasonVMStarted)); n != 1 {
+		t.Errorf("%d Events about a start, want 1:\n%s", n, strings.Join(lines, "\n"))
+	}
+}
+
+// TestMonitorKilled kills the first process of the launcher's container. The kernel ends the VM
+// with it, Mooring reports this at once, and KubeVirt fails the VMI.
+func TestMonitorKilled(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newVMI("killed", nil)
+	c.run(t, vmi)
+	pod := c.tied(t, vmi).Pod.Name
+	c.onNode(t, "kill", "-KILL", c.monitor(t, vmi))
+	c.awaitEvent(t, pod, string(agentapi.ReasonOwnerGone))
+	c.awaitEvent(t, pod, string(agentapi.ReasonVMGone))
+	c.awaitNoQEMU(t, vmi)
+	c.awaitPhase(t, vmi, kubevirtv1.Failed)
+}
+
+// TestQEMUKilled kills the VM's QEMU. Mooring reports its end, and KubeVirt fails the VMI.
+func TestQEMUKilled(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newVMI("qemu-killed", nil)
+	c.run(t, vmi)
+	pod := c.tied(t, vmi).Pod.Name
+	c.onNode(t, "kill", "-KILL", c.qemu(t, vmi))
+	c.awaitEvent(t, pod, string(agentapi.ReasonVMGone))
+	c.awaitPhase(t, vmi, kubevirtv1.Failed)
+}
+
+// TestPreStop deletes a VM whose launcher has Mooring's preStop hook. The hook returns when the VM
+// has ended.
+func TestPreStop(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newVMI("stopped", map[string]string{"prestop.inject.mooring.dev": "true"})
+	vmi.Spec.TerminationGracePeriodSeconds = new(int64(60))
+	c.run(t, vmi)
+	pod := c.tied(t, vmi).Pod.Name
+	if err := c.Delete(t.Context(), vmi); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitEvent(t, pod, string(agentapi.ReasonStopRequested))
+	c.awaitEvent(t, pod, string(agentapi.ReasonStopConfirmed))
+	c.awaitNoQEMU(t, vmi)
+}
+
+// tied is the launcher of a VM in the output of `mooring ps`, once it has one VM.
+func (c *cluster) tied(
+	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance,
+) (found agentapi.Launcher) {
+	t.Helper()
+	pod := c.launcher(t, vmi).Name
+	eventually(t, "mooring ps to have the VM of "+pod, func(ctx context.Context) error {
+		all, err := listLaunchers(ctx)
+		if err != nil {
+			return err
+		}
+		for _, l := range all {
+			if l.Pod.Name == pod && len(l.VMs) == 1 && l.VMs[0].State == agentapi.VMRunning {
+				found = l
+				return nil
+			}
+		}
+		return fmt.Errorf("launchers are %+v", all)
+	})
+	return found
+}
+
+// listLaunchers runs the program that `make build` has built.
+func listLaunchers(ctx context.Context) ([]agentapi.Launcher, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(top, "bin", "mooring"), "ps", "-n", namespace,
+		"-o", "json")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("mooring ps: %w\n%s", err, errs.String())
+	}
+	var all []agentapi.Launcher
+	return all, json.Unmarshal(out.Bytes(), &all)
+}
