@@ -1,7 +1,7 @@
 // Command release makes the files of a release: container images and programs for each
 // architecture, the Helm chart, SBOMs, a krew manifest, notes and checksums. It publishes nothing.
 //
-//	go run ./hack/release --version=v0.2.0 [--registry=REGISTRY] [--out=DIR]
+//	go run ./hack/release --version=v0.2.0 [--registry=REGISTRY] [--out=DIR] [--snapshot]
 package main
 
 import (
@@ -26,6 +26,7 @@ type release struct {
 	version  string // with the leading v
 	registry string
 	out      string
+	snapshot bool      // of a state that is no release: no tag, no section, or changed files
 	time     time.Time // of the commit: the time of all files in archives
 	log      *slog.Logger
 }
@@ -35,6 +36,8 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version with a leading v, such as v0.2.0")
 	flag.StringVar(&r.registry, "registry", "", "prefix of the images' names, without the slash")
 	flag.StringVar(&r.out, "out", "", "directory for the files (default: bin/release/VERSION)")
+	flag.BoolVar(&r.snapshot, "snapshot", false, "make the files of a state that is no release: "+
+		"with uncommitted changes, without the version's tag or section of CHANGELOG.md")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := r.run(ctx)
@@ -53,7 +56,7 @@ func (r *release) run(ctx context.Context) error {
 	if r.out == "" {
 		r.out = filepath.Join("bin", "release", r.version)
 	}
-	if err := checkOut(r.out); err != nil {
+	if err := errors.Join(checkOut(r.out), r.checkSource(ctx)); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(r.out); err != nil {

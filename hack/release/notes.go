@@ -11,22 +11,33 @@ import (
 // notesFile holds the release notes.
 const notesFile = "NOTES.md"
 
-// writeNotes writes the section of the version in CHANGELOG.md.
+// writeNotes writes the section of the version in CHANGELOG.md. Those of a snapshot are in the
+// section Unreleased if the version has none.
 func (r *release) writeNotes(context.Context) error {
 	changelog, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {
 		return err
 	}
-	notes, found := section(string(changelog), strings.TrimPrefix(r.version, "v"))
-	if !found {
-		r.log.Warn("CHANGELOG.md has no section of the version: the notes are those of Unreleased",
-			"version", r.version)
-		if notes, found = section(string(changelog), "Unreleased"); !found {
-			return fmt.Errorf("CHANGELOG.md: want a section [%s] or [Unreleased]", r.version[1:])
-		}
+	notes, err := r.notes(string(changelog))
+	if err != nil {
+		return err
 	}
 	text := "# Mooring " + r.version + "\n\n" + notes
 	return os.WriteFile(filepath.Join(r.out, notesFile), []byte(text), 0o644)
+}
+
+func (r *release) notes(changelog string) (string, error) {
+	names := []string{strings.TrimPrefix(r.version, "v")}
+	if r.snapshot {
+		names = append(names, "Unreleased")
+	}
+	for _, name := range names {
+		if notes, found := section(changelog, name); found && strings.TrimSpace(notes) != "" {
+			return notes, nil
+		}
+	}
+	return "", fmt.Errorf("CHANGELOG.md: want a section [%s] with text",
+		strings.Join(names, "] or ["))
 }
 
 // section returns the text below the heading "## [NAME]", up to the next heading of this level or

@@ -65,10 +65,75 @@ func TestChangelogHasNotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if notes, found := section(string(text), "Unreleased"); !found || len(notes) < 100 ||
-		strings.Contains(notes, "[Unreleased]:") {
-		t.Errorf("found %t: %q", found, notes)
+	r := newRelease(t)
+	r.version = "v0.1.0"
+	if notes, err := r.notes(string(text)); err != nil || len(notes) < 100 ||
+		strings.Contains(notes, "]: https") {
+		t.Errorf("%v: %q", err, notes)
 	}
+	if _, found := section(string(text), "Unreleased"); !found {
+		t.Error("there is no section Unreleased")
+	}
+}
+
+// TestNotes wants the version's own section with text. Only a snapshot may use Unreleased.
+func TestNotes(t *testing.T) {
+	const changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.2.0]\n\n## [0.1.0]\n\n- old\n"
+	for version, want := range map[string][2]string{ // release, snapshot
+		"v0.1.0": {"- old\n", "- old\n"}, "v0.2.0": {"", "- new\n"}, "v0.3.0": {"", "- new\n"},
+	} {
+		for i, snapshot := range []bool{false, true} {
+			r := release{version: version, snapshot: snapshot}
+			got, err := r.notes(changelog)
+			if got != want[i] || (err != nil) != (want[i] == "") {
+				t.Errorf("%s, snapshot %t: %q, %v, want %q", version, snapshot, got, err, want[i])
+			}
+			if err != nil && !strings.Contains(err.Error(), "want a section ["+version[1:]+"]") {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestCheckSource uses a repository with one commit, with and without its tag and a changed file.
+func TestCheckSource(t *testing.T) {
+	t.Chdir(t.TempDir())
+	git := func(args ...string) {
+		t.Helper()
+		if _, err := output(t.Context(), []string{"GIT_CONFIG_GLOBAL=/dev/null"}, "git",
+			append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...); err !=
+			nil {
+			t.Fatal(err)
+		}
+	}
+	git("init", "--quiet")
+	git("commit", "--quiet", "--allow-empty", "--message=one")
+	check := func(step string, want ...string) {
+		t.Helper()
+		r := release{version: "v0.2.0"}
+		err := r.checkSource(t.Context())
+		if (err != nil) != (len(want) > 0) {
+			t.Errorf("%s: %v", step, err)
+		}
+		for _, text := range want {
+			if err != nil && !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, want %q in it", step, err, text)
+			}
+		}
+		r.snapshot = true
+		if err := r.checkSource(t.Context()); err != nil {
+			t.Errorf("%s, as a snapshot: %v", step, err)
+		}
+	}
+	check("no tag", "no tag v0.2.0")
+	git("tag", "v0.2.0-rc.1")
+	check("another tag", "no tag v0.2.0")
+	git("tag", "v0.2.0")
+	check("tagged")
+	if err := os.WriteFile("new", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("a new file", "uncommitted changes", "?? new")
 }
 
 // TestArchives packs programs and reads them back. Equal programs give equal archives.
