@@ -82,7 +82,7 @@ func TestAgentKilled(t *testing.T) {
 	if err := c.awaitMooring(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.processOf(t, "kept", "/usr/bin/qemu-system-x86_64")
+	c.processOf(t, "kept", emulator)
 	c.run(t, "kept", "kill", c.processOf(t, "kept", "/usr/bin/launcher"))
 	c.awaitEvent(t, "kept", "VMGone")
 }
@@ -104,7 +104,7 @@ func TestPreStop(t *testing.T) {
 	c.awaitEvent(t, "prestop", "StopRequested")
 	c.awaitEvent(t, "prestop", "VMKilled")
 	c.awaitEvent(t, "prestop", "StopConfirmed")
-	if err := c.awaitGone(t.Context(), "prestop"); err != nil {
+	if err := c.awaitGone(t.Context(), namespace, "prestop"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,7 +120,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.awaitEvent(t, "drained", "VMGone")
-	if err := c.awaitGone(t.Context(), "drained"); err != nil {
+	if err := c.awaitGone(t.Context(), namespace, "drained"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const (
@@ -35,10 +37,12 @@ const (
 	envAgain    = "MOORING_E2E_AGAIN"
 )
 
-// cluster is the cluster of $KUBECONFIG with Mooring in it.
+// cluster is the cluster of $KUBECONFIG.
 type cluster struct {
 	config *rest.Config
 	client kubernetes.Interface
+	// installed is true while the cluster has this version of Mooring in mode enforce.
+	installed bool
 }
 
 // shared is set by TestMain unless the suite does not run.
@@ -53,19 +57,37 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctx := context.Background()
-	var err error
-	if shared, err = connect(); err == nil {
-		err = shared.install(ctx)
+	ctrllog.SetLogger(logr.Discard())
+	c, err := connect()
+	if err == nil {
+		err = c.checkEmpty(ctx)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "installing Mooring:", err)
+		fmt.Fprintln(os.Stderr, "preparing the cluster:", err)
 		return 1
 	}
-	return m.Run()
+	shared = c
+	code := m.Run()
+	if err := c.removeKubeVirt(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "removing the stand-in of KubeVirt:", err)
+		return 1
+	}
+	return code
 }
 
-// start returns the cluster with Mooring.
+// start returns the cluster with Mooring. The first call installs it.
 func start(t *testing.T) *cluster {
+	t.Helper()
+	c := startWithout(t)
+	if !c.installed {
+		c.install(t, current(), "enforce")
+		c.installed = true
+	}
+	return c
+}
+
+// startWithout returns the cluster, with or without Mooring.
+func startWithout(t *testing.T) *cluster {
 	t.Helper()
 	if shared == nil {
 		t.Skipf("needs a cluster and images in $%s and $%s; `make kind` has both", envRegistry,
@@ -91,31 +113,9 @@ func connect() (*cluster, error) {
 }
 
 // image is the reference of one of the suite's images.
-func image(name string) string {
-	return os.Getenv(envRegistry) + "/" + name + ":" + os.Getenv(envTag)
-}
+func image(name string) string { return imageOf(name, os.Getenv(envTag)) }
 
-// install installs the chart and returns when the agents and the controller are ready.
-func (c *cluster) install(ctx context.Context) error {
-	if err := c.checkEmpty(ctx); err != nil {
-		return err
-	}
-	if err := c.makeNamespace(ctx, system, "privileged"); err != nil {
-		return err
-	}
-	if err := c.makeNamespace(ctx, namespace, ""); err != nil {
-		return err
-	}
-	// An API server on emulated processors may not answer in its own 34 seconds. Helm continues.
-	if err := await(ctx, "helm", func(ctx context.Context) error {
-		_, err := helm(ctx, append([]string{"upgrade", "--install", "mooring", chart,
-			"--namespace=" + system}, values()...)...)
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.awaitMooring(ctx)
-}
+func imageOf(name, tag string) string { return os.Getenv(envRegistry) + "/" + name + ":" + tag }
 
 // checkEmpty refuses a cluster with Mooring, because the suite's last test uninstalls it.
 func (c *cluster) checkEmpty(ctx context.Context) error {
@@ -129,17 +129,6 @@ func (c *cluster) checkEmpty(ctx context.Context) error {
 	return fmt.Errorf("the cluster %s has a namespace %s: want a cluster without Mooring, or $%s=1 "+
 		"after a run that was cut off; the suite uninstalls Mooring", c.config.Host, system,
 		envAgain)
-}
-
-// values are the chart's values.
-func values() []string {
-	tag := os.Getenv(envTag)
-	return []string{
-		"--set=mode=enforce", "--set-file=agent.policy=testdata/policy.yaml",
-		"--set=images.registry=" + os.Getenv(envRegistry),
-		"--set=images.agent.tag=" + tag, "--set=images.controller.tag=" + tag,
-		"--set=controller.replicas=1", "--set=podDisruptionBudget.enabled=false",
-	}
 }
 
 // helm runs Helm without the user's configuration, and returns its output.

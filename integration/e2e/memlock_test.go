@@ -14,6 +14,9 @@ import (
 // device, 1Gi by annotation.
 const lock = 6 << 30
 
+// emulator is the program that stands for a VM.
+const emulator = "/usr/bin/qemu-system-x86_64"
+
 func withDevice() map[string]string {
 	return map[string]string{"devices.memlock.mooring.dev": "vfio=1"}
 }

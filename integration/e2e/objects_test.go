@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -44,10 +45,14 @@ func (c *cluster) makeNamespace(ctx context.Context, name, podSecurity string) e
 		ns.Labels = map[string]string{"pod-security.kubernetes.io/enforce": podSecurity}
 	}
 	_, err := c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
 	}
-	return err
+	// Without its default account, a namespace takes no pods.
+	return await(ctx, "the account of namespace "+name, func(ctx context.Context) error {
+		_, err := c.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 }
 
 // awaitMooring returns when every agent, every fence and the controller are ready.
@@ -109,6 +114,13 @@ func launcher(name string, annotations map[string]string, args ...string) *corev
 	}
 }
 
+// unrequiring is a launcher that starts without the agent, too.
+func unrequiring(name string, annotations map[string]string, args ...string) *corev1.Pod {
+	pod := launcher(name, annotations, args...)
+	delete(pod.Annotations, "required-plugins.noderesource.dev")
+	return pod
+}
+
 // create creates a pod, which is deleted when t ends.
 func (c *cluster) create(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
@@ -121,14 +133,22 @@ func (c *cluster) create(t *testing.T, pod *corev1.Pod) {
 		if t.Failed() {
 			c.describe(ctx, t, pod)
 		}
-		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-		if err := c.awaitGone(ctx, pod.Name); err != nil {
-			t.Error(err)
-		}
+		c.delete(t, pod)
 	})
+}
+
+// delete deletes a pod and returns when it is gone. A missing pod is no error.
+func (c *cluster) delete(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	if err := errors.Join(err, c.awaitGone(ctx, pod.Namespace, pod.Name)); err != nil {
+		t.Error(err)
+	}
 }
 
 // describe logs the pod's status and Events.
@@ -147,7 +167,7 @@ func (c *cluster) describe(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-func (c *cluster) awaitGone(ctx context.Context, name string) error {
+func (c *cluster) awaitGone(ctx context.Context, namespace, name string) error {
 	return await(ctx, "pod "+name+" to be gone", func(ctx context.Context) error {
 		_, err := c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,19 +15,17 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// TestUninstall is the last test of this package, by its file's name. It follows
-// docs/how-to/uninstall.md and looks for remains on every node and in the API.
+// TestUninstall is the last test of this package, by its file's name.
 func TestUninstall(t *testing.T) {
-	c := start(t)
-	cleanup := slices.Concat([]string{"upgrade", "mooring", chart, "--namespace=" + system},
-		values(), []string{"--set=agent.enabled=false", "--set=fence.enabled=false",
-			"--set=nodeCleanup.enabled=true"})
-	if _, err := helm(t.Context(), cleanup...); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.awaitMooring(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	start(t).uninstall(t)
+}
+
+// uninstall follows docs/how-to/uninstall.md and looks for remains on every node and in the API.
+func (c *cluster) uninstall(t *testing.T) {
+	t.Helper()
+	c.installed = false
+	c.upgrade(t, current(), "--reset-then-reuse-values", "--set=agent.enabled=false",
+		"--set=fence.enabled=false", "--set=nodeCleanup.enabled=true")
 	if _, err := helm(t.Context(), "uninstall", "mooring", "--namespace="+system, "--wait",
 		"--timeout=15m"); err != nil {
 		t.Fatal(err)
@@ -64,6 +61,13 @@ func (c *cluster) checkNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range nodes.Items {
+		mounts, err := c.onNode(t, n.Name, "mounts", "mooring")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mounts != "" {
+			t.Errorf("node %s: mounts are left:\n%s", n.Name, mounts)
+		}
 		out, err := c.onNode(t, n.Name, "list", "/node/run/mooring", "/node/sys/fs/bpf/mooring",
 			"/node/opt/mooring", "/node/etc/mooring", "/node/var/lib/mooring")
 		if err != nil {
@@ -98,8 +102,13 @@ func (c *cluster) onNode(t *testing.T, node string, args ...string) (string, err
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
-	defer pods.Delete(context.WithoutCancel(t.Context()), pod.Name, //nolint:errcheck // clean-up
-		metav1.DeleteOptions{})
+	defer func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := errors.Join(pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}),
+			c.awaitGone(ctx, system, pod.Name)); err != nil {
+			t.Error(err)
+		}
+	}()
 	eventually(t, "the pod on node "+node, func(ctx context.Context) error {
 		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {

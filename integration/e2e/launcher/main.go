@@ -6,6 +6,7 @@
 //	launcher processes                 print pid and executable of each process
 //	launcher kill PID                  send SIGKILL
 //	launcher list PATH...              print the entries below existing paths, two levels deep
+//	launcher mounts SOURCE             print the mount points with this source
 package main
 
 import (
@@ -21,11 +22,14 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
 // emulator is the copy of this program that stands for a VM.
 const emulator = "qemu-system-x86_64"
+
+const commands = "run, limits, processes, kill, list or mounts"
 
 func main() {
 	if err := run(filepath.Base(os.Args[0]), os.Args[1:]); err != nil {
@@ -39,7 +43,7 @@ func run(name string, args []string) error {
 		return wait(slices.Contains(args, "stubborn"))
 	}
 	if len(args) == 0 {
-		return errors.New("no command: want run, limits, processes, kill or list")
+		return errors.New("no command: want " + commands)
 	}
 	switch command, args := args[0], args[1:]; command {
 	case "run":
@@ -52,8 +56,10 @@ func run(name string, args []string) error {
 		return kill(args)
 	case "list":
 		return list(args)
+	case "mounts":
+		return mounts(args)
 	default:
-		return fmt.Errorf("command %q: want run, limits, processes, kill or list", command)
+		return fmt.Errorf("command %q: want %s", command, commands)
 	}
 }
 
@@ -165,4 +171,17 @@ func list(paths []string) error {
 		}
 	}
 	return nil
+}
+
+func mounts(args []string) error {
+	if len(args) != 1 {
+		return errors.New("mounts: want one source")
+	}
+	all, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Source != args[0], false
+	})
+	for _, m := range all {
+		fmt.Println(m.Mountpoint, m.FSType)
+	}
+	return err
 }

@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/policy"
+)
+
+// TestObserveThenEnforce is the first test of this package, by its file's name. It installs Mooring
+// in mode observe next to a running launcher. Nothing changes. After the switch to mode enforce it
+// compares each prediction with the outcome.
+func TestObserveThenEnforce(t *testing.T) {
+	c := startWithout(t)
+	if c.installed {
+		t.Fatal("Mooring is installed: want this test to be the first")
+	}
+	if err := c.makeNamespace(t.Context(), namespace, ""); err != nil {
+		t.Fatal(err)
+	}
+	c.create(t, unrequiring("early", withDevice(), "--vm"))
+	c.awaitRunning(t, "early")
+	limits, vm := c.run(t, "early", "limits", "1"), c.processOf(t, "early", emulator)
+
+	c.install(t, current(), string(policy.Observe))
+	c.awaitEvent(t, "early", "WouldSet", "RLIMIT_MEMLOCK to 6Gi")
+	tooMuch := map[string]string{"guest-memory.memlock.mooring.dev": "40Gi"}
+	c.create(t, unrequiring("too-much", tooMuch))
+	c.awaitRunning(t, "too-much")
+	predicted := c.awaitEvent(t, "too-much", "WouldRefuse").Message
+	if got := c.run(t, "early", "limits", "1"); got != limits {
+		t.Errorf("mode observe changed %q to %q", limits, got)
+	}
+
+	c.upgrade(t, current(), "--reset-then-reuse-values", "--set=mode="+string(policy.Enforce))
+	c.installed = true
+	eventually(t, "the predicted lock", func(context.Context) error {
+		if got := c.run(t, "early", "limits", "1"); got != fmt.Sprintf("memlock %d %d", lock, lock) {
+			return fmt.Errorf("got %q", got)
+		}
+		return nil
+	})
+	c.create(t, unrequiring("again", tooMuch))
+	outcome := strings.NewReplacer(policy.Observing, "", namespace+"/too-much", namespace+"/again")
+	c.awaitEvent(t, "again", "Failed", outcome.Replace(predicted))
+	if now := c.processOf(t, "early", emulator); now != vm {
+		t.Errorf("the VM was process %s and is process %s", vm, now)
+	}
+}
