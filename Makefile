@@ -20,7 +20,7 @@ AT_ONCE := --no-print-directory --keep-going --jobs=3
 # would not fail the recipe.
 NODE_TESTS    := /hack/throwaway$$|/integration/suite$$
 CONTROL_PLANE_TESTS := /integration/(deploy|kube|kubevirt|quota)$$
-CLUSTER_TESTS := /integration/e2e$$
+CLUSTER_TESTS := /integration/(e2e|kubevirtnode)$$
 UNIT           = $$(go list ./... | \
 	grep -vE '$(NODE_TESTS)|$(CONTROL_PLANE_TESTS)|$(CLUSTER_TESTS)')
 SUITES        ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
@@ -55,17 +55,22 @@ export MOORING_E2E_TAG ?= e2e
 # Flags of hack/kind, such as --image=kindest/node:v1.34.0.
 KIND       ?=
 E2E_IMAGES := mooring-agent mooring-controller e2e-launcher
+# The same for the suite with the real KubeVirt. Its node has the images on its disk.
+export MOORING_KUBEVIRT_REGISTRY ?= localhost/mooring
+export MOORING_KUBEVIRT_TAG ?= kubevirt
+KUBEVIRT_IMAGES := mooring-agent mooring-controller mooring-shim
+# The tests of `make kubevirt`.
+TESTS      ?= .
 # Images: the prefix of their names, their tag (that of the chart), and the names of the images to
 # build (empty: all).
 REGISTRY   ?=
 TAG        ?= $(shell sed -n 's/^appVersion: //p' deploy/helm/mooring/Chart.yaml)
 ONLY       ?=
 
-.PHONY: help run node check setup node-image kubernetes kubevirt test test-all rest unit \
-	node-core core-in-node rest-in-node control-plane-core suites units-in-node suites-in-node node-rest \
-	control-planes control-planes-rest \
-	conformance kind e2e-images e2e torture matrix bench fuzz build images chart release generate \
-	lint verify clean
+.PHONY: help run node check setup node-image kubernetes kubevirt-programs kubevirt test test-all \
+	rest unit newer-libvirt node-core core-in-node rest-in-node control-plane-core suites \
+	units-in-node suites-in-node node-rest control-planes control-planes-rest conformance kind \
+	e2e-images e2e kubevirt-suite torture matrix bench fuzz build images chart release generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -86,7 +91,7 @@ check: ## the quick tier: build, vet, unit tests with -race, without a node
 
 setup: ## build the environments of all tests once: the node's disk, Kubernetes, KubeVirt
 	@hack/setup build test node
-	@$(MAKE) $(AT_ONCE) node-image kubernetes kubevirt
+	@$(MAKE) $(AT_ONCE) node-image kubernetes kubevirt-programs
 
 node-image:
 	@hack/node image >/dev/null
@@ -94,7 +99,7 @@ node-image:
 kubernetes:
 	@$(GO) run ./hack/kube/cmd/kube >/dev/null
 
-kubevirt:
+kubevirt-programs:
 	@$(GO) run ./hack/kubevirt/cmd/kubevirt >/dev/null
 
 test: ## the newcomer's test: unit tests, the core of the node suite, one control-plane suite
@@ -105,7 +110,7 @@ test: ## the newcomer's test: unit tests, the core of the node suite, one contro
 test-all: test rest ## every test that needs no quiet machine; CONTRIBUTING.md lists the others
 
 rest: setup
-	@$(MAKE) $(AT_ONCE) node-rest control-planes-rest
+	@$(MAKE) $(AT_ONCE) node-rest control-planes-rest newer-libvirt
 
 unit:
 	. hack/env.sh && packages="$(UNIT)" && \
@@ -139,6 +144,13 @@ units-in-node:
 	$(TEST)/units-in-node.json -- -count=1 -timeout=$(TIMEOUT) \
 		-exec="'$(CURDIR)/hack/on-node'" $(IN_NODE)
 
+# libvirt before 9.5, as on Debian bookworm, refuses the domains of KubeVirt with headroom.
+newer-libvirt:
+	. hack/env.sh && root=$$(go run ./hack/libvirt-root trixie) && \
+		export MOORING_CI_REQUIRE=1 MOORING_LIBVIRT_ROOT="$$root" && \
+		$(TEST)/newer-libvirt.json -- -count=1 -timeout=30m -p=1 \
+		-run='^(TestQEMUAttach|TestKubeVirtDomain)$$' ./shim/virt/libvirt ./shim/coordinator
+
 # Control planes run on this machine and need no node.
 control-plane-core:
 	. hack/env.sh && packages="$$(go list ./... | grep -E '$(CORE_CONTROL_PLANE)')" && \
@@ -151,7 +163,7 @@ control-planes-rest:
 
 control-planes: ## every test on a control plane
 	@hack/setup build test
-	@$(MAKE) $(AT_ONCE) kubernetes kubevirt
+	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs
 	. hack/env.sh && packages="$(CONTROL_PLANES)" && \
 		$(TEST)/control-planes.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
 
@@ -185,10 +197,25 @@ e2e-images: build
 	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags=-s -o bin/ ./integration/e2e/launcher
 	$(GO) run ./integration/e2e/image "$(MOORING_E2E_REGISTRY)/e2e-launcher:$(MOORING_E2E_TAG)" \
 		bin/images/e2e-launcher.tar
+	hack/last-release "$(MOORING_E2E_REGISTRY)" bin/last-release
 
 e2e:
-	hack/kind load $(E2E_IMAGES:%=bin/images/%.tar)
+	hack/kind load $(E2E_IMAGES:%=bin/images/%.tar) $(wildcard bin/last-release/*.tar)
+	export MOORING_E2E_LAST_CHART=$(CURDIR)/bin/last-release/chart \
+		MOORING_E2E_LAST_TAG="$$(cat bin/last-release/tag)" && \
 	$(TEST)/e2e.json -- -count=1 -v -timeout=$(TIMEOUT) ./integration/e2e
+
+kubevirt: ## the real KubeVirt on a node: VMs without and with Mooring; TESTS=REGEXP
+	@hack/setup build node guest
+	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs
+	@$(MAKE) --no-print-directory images REGISTRY="$(MOORING_KUBEVIRT_REGISTRY)" \
+		TAG="$(MOORING_KUBEVIRT_TAG)"
+	hack/kubevirt-node run $(KUBEVIRT_IMAGES:%=--image=bin/images/%.tar) -- \
+		$(MAKE) --no-print-directory kubevirt-suite
+
+kubevirt-suite:
+	$(TEST)/kubevirt.json -- -count=1 -v -timeout=$(TIMEOUT) -run='$(TESTS)' \
+		./integration/kubevirtnode
 
 torture: ## STEPS random faults on a node with launchers and VMs, chosen by SEED
 	@hack/setup build node
@@ -249,9 +276,10 @@ chart: ## the Helm chart into bin/
 		deploy/helm/mooring
 	$(TOOL) helm package --destination=bin deploy/helm/mooring
 
-release: ## images, chart, CLI, SBOMs, krew manifest, checksums; VERSION=v0.2.0, REGISTRY
+release: ## files of a release; VERSION=v0.2.0, REGISTRY; SNAPSHOT=1 needs no tag
 	@hack/setup build node
-	$(GO) run ./hack/release --version="$(VERSION)" --registry="$(REGISTRY)"
+	$(GO) run ./hack/release --version="$(VERSION)" --registry="$(REGISTRY)" \
+		$(if $(SNAPSHOT),--snapshot)
 
 generate: ## regenerate the generated files
 	@hack/setup build bpf
