@@ -39,17 +39,9 @@ func (a Account) desired(reserved corev1.ResourceList) corev1.ResourceList {
 }
 
 // overrun returns the use beyond the base that the quota covers while it has reservations.
-func (p pods) overrun(a Account) (corev1.ResourceList, error) {
+func (a Account) overrun(taken, migrated corev1.ResourceList) corev1.ResourceList {
 	if len(a.Reservations) == 0 {
-		return nil, nil
-	}
-	taken, err := p.chargedToOthers(a)
-	if err != nil {
-		return nil, err
-	}
-	migrated, err := p.chargedToMigrated(a)
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	out := corev1.ResourceList{}
 	for name, q := range positive(minus(taken, a.Base)) {
@@ -57,24 +49,7 @@ func (p pods) overrun(a Account) (corev1.ResourceList, error) {
 			out[name] = smaller(q, most)
 		}
 	}
-	return out, nil
-}
-
-// chargedToMigrated returns the quota's charge for launchers that were target pods of migrations
-// without a reservation now.
-func (p pods) chargedToMigrated(a Account) (corev1.ResourceList, error) {
-	sum := corev1.ResourceList{}
-	for _, pod := range p.byUID {
-		if migrationOf(pod) == "" || p.reserves(a, pod) || !Charged(pod, p.now) {
-			continue
-		}
-		charge, err := a.chargeOfPods(p.family(pod).reservedPods())
-		if err != nil {
-			return nil, err
-		}
-		add(sum, charge)
-	}
-	return sum, nil
+	return out
 }
 
 // reserves reports whether a launcher is the target pod of a reservation.
@@ -85,14 +60,7 @@ func (p pods) reserves(a Account, pod *corev1.Pod) bool {
 
 // freeMaintenance returns the part of the maintenance share that no pod other than a migration's
 // target uses.
-func (p pods) freeMaintenance(a Account) (corev1.ResourceList, error) {
-	if len(a.Shares.Maintenance) == 0 {
-		return nil, nil
-	}
-	taken, err := p.chargedToOthers(a)
-	if err != nil {
-		return nil, err
-	}
+func (a Account) freeMaintenance(taken corev1.ResourceList) corev1.ResourceList {
 	left := minus(restrictTo(a.Base, a.Shares.Maintenance), taken)
 	out := corev1.ResourceList{}
 	for name, share := range a.Shares.Maintenance {
@@ -100,7 +68,7 @@ func (p pods) freeMaintenance(a Account) (corev1.ResourceList, error) {
 			out[name] = smaller(share, q)
 		}
 	}
-	return out, nil
+	return out
 }
 
 func smaller(a, b resource.Quantity) resource.Quantity {
@@ -110,31 +78,49 @@ func smaller(a, b resource.Quantity) resource.Quantity {
 	return b
 }
 
-// chargedToOthers returns the quota's charge for pods other than reserved target pods: the larger
-// of its use without these pods, and the charge of the known VM pods. Each may lag behind the
-// other.
-func (p pods) chargedToOthers(a Account) (corev1.ResourceList, error) {
-	vms, targets, err := p.chargedToVMs(a)
+// addUse computes the amounts that depend on the use by pods other than reserved target pods: the
+// larger of status.used without these pods, and the charge of the known VM pods. Each may lag
+// behind the other.
+func (p pods) addUse(a *Account) error {
+	vms, err := p.chargedToVMs(*a)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return Max(vms, minus(restrictTo(a.Quota.Status.Used, a.Base), targets)), nil
+	used := minus(restrictTo(a.Quota.Status.Used, a.Base), vms.targets)
+	a.explained = a.desiredBeside(vms.others, vms.migrated)
+	a.Desired = a.desiredBeside(Max(vms.others, used), vms.migrated)
+	return nil
 }
 
-// chargedToVMs returns the quota's charge for VM pods: for reserved target pods, and for the
-// others.
-func (p pods) chargedToVMs(a Account) (others, targets corev1.ResourceList, err error) {
-	others, targets = corev1.ResourceList{}, corev1.ResourceList{}
+// desiredBeside sets the account's free share and overrun, and returns spec.hard. The amounts in
+// taken are the charge of pods other than reserved target pods.
+func (a *Account) desiredBeside(taken, migrated corev1.ResourceList) corev1.ResourceList {
+	a.FreeMaintenance, a.Overrun = a.freeMaintenance(taken), a.overrun(taken, migrated)
+	return a.desired(a.Reserved)
+}
+
+// vmCharges are a quota's charges for VM pods.
+type vmCharges struct {
+	targets  corev1.ResourceList // of reservations
+	others   corev1.ResourceList
+	migrated corev1.ResourceList // of the others: target pods of migrations without a reservation now
+}
+
+func (p pods) chargedToVMs(a Account) (vmCharges, error) {
+	sums := vmCharges{corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}}
 	for _, pod := range p.byUID {
-		sum := others
-		if p.reserves(a, pod) {
-			sum = targets
-		}
 		charge, err := a.chargeOfPods(p.family(pod).reservedPods())
 		if err != nil {
-			return nil, nil, err
+			return sums, err
 		}
-		add(sum, charge)
+		if p.reserves(a, pod) {
+			add(sums.targets, charge)
+			continue
+		}
+		add(sums.others, charge)
+		if migrationOf(pod) != "" {
+			add(sums.migrated, charge)
+		}
 	}
-	return others, targets, nil
+	return sums, nil
 }
