@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,10 +55,7 @@ func testMigratesAgain(t *testing.T, c *kubevirttest.Cluster) {
 // second. The controller reserves quota for one, then for the other. KubeVirt chooses the order,
 // and both succeed.
 func testTwoAtOnce(t *testing.T, c *kubevirttest.Cluster) {
-	ns := c.Namespace(t, full())
-	seen := record(t, c, ns)
-	c.RunningVMI(t, ns, "vm", small())
-	both := twoAdmitted(t, c, ns)
+	ns, both, seen := twoAdmitted(t, c)
 	awaitOneOf(t, c, both, func(m *virtv1.VirtualMachineInstanceMigration) bool {
 		return m.Status.Phase == virtv1.MigrationPreparingTarget
 	})
@@ -104,51 +98,27 @@ func awaitOneOf(
 	return found
 }
 
-// twoAdmitted returns two migrations of the namespace's VM. Both stop at PreparingTarget.
-func twoAdmitted(
-	t *testing.T, c *kubevirttest.Cluster, ns string,
-) []*virtv1.VirtualMachineInstanceMigration {
+// twoAdmitted returns two migrations of the VM in a namespace, and the history of the namespace.
+// Both stop at PreparingTarget. If KubeVirt admits only one, it starts again in another namespace.
+func twoAdmitted(t *testing.T, c *kubevirttest.Cluster) (
+	ns string, both []*virtv1.VirtualMachineInstanceMigration, seen func() history,
+) {
 	t.Helper()
-	var both []*virtv1.VirtualMachineInstanceMigration
 	eventually(t, "two migrations to be admitted at once", func() error {
-		both = makeTwo(t, c, ns)
-		if len(both) == 2 {
+		ns = c.Namespace(t, full())
+		c.RunningVMI(t, ns, "vm", small())
+		seen = record(t, c, ns)
+		if both = makeTwo(t, c, ns); len(both) == 2 {
 			return nil
 		}
-		for _, m := range both {
+		seen()
+		for _, m := range both { // it keeps one of KubeVirt's slots until its end
 			continueMigration(t, c, m)
-			if err := c.Client.Delete(t.Context(), m); client.IgnoreNotFound(err) != nil {
-				t.Fatal(err)
-			}
-			awaitMigrationGone(t, c, m)
-			deleteTargets(t, c, m)
+			awaitOneOf(t, c, both, (*virtv1.VirtualMachineInstanceMigration).IsFinal)
 		}
 		return fmt.Errorf("%d were", len(both))
 	})
-	return both
-}
-
-// deleteTargets deletes target pods of a deleted migration and waits for their end. virt-controller
-// may have created one just before, keeps it, and starts no further migration of the VM.
-func deleteTargets(
-	t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration,
-) {
-	t.Helper()
-	in := client.InNamespace(m.Namespace)
-	targets := client.MatchingLabels{virtv1.MigrationJobLabel: string(m.UID)}
-	if err := c.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, in, targets); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the target pods to be gone", func() error {
-		pods := &corev1.PodList{}
-		if err := c.Client.List(t.Context(), pods, in, targets); err != nil {
-			return err
-		}
-		if len(pods.Items) > 0 {
-			return fmt.Errorf("%d are there", len(pods.Items))
-		}
-		return nil
-	})
+	return ns, both, seen
 }
 
 // makeTwo makes two migrations at once and returns the admitted ones.
@@ -178,19 +148,6 @@ func makeTwo(
 	}
 	return slices.DeleteFunc(made[:], func(m *virtv1.VirtualMachineInstanceMigration) bool {
 		return m == nil
-	})
-}
-
-func awaitMigrationGone(
-	t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration,
-) {
-	t.Helper()
-	eventually(t, m.Name+" to be gone", func() error {
-		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return cmp.Or(err, fmt.Errorf("state %s", m.Status.Phase))
 	})
 }
 
