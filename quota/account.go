@@ -21,10 +21,6 @@ type Account struct {
 	Overrun         corev1.ResourceList // use beyond the base, see [Desired]
 	Desired         corev1.ResourceList // see [Desired]
 
-	// explained is Desired for the known pods alone. status.used may count pods that the snapshot
-	// lacks, for example target pods.
-	explained corev1.ResourceList
-
 	observe bool // the quota is not raised: Desired stands for status.hard
 
 	// Reservations are the reservations charged to this quota, by name.
@@ -227,16 +223,6 @@ func (w WriteQuota) changes(q *corev1.ResourceQuota) bool {
 func (w WriteQuota) lowers(q *corev1.ResourceQuota) bool {
 	for name, hard := range q.Spec.Hard {
 		if to := w.Hard[name]; to.Cmp(hard) < 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// raisesBeyond reports whether a write raises an amount above a limit.
-func (w WriteQuota) raisesBeyond(limit corev1.ResourceList, q *corev1.ResourceQuota) bool {
-	for name, to := range w.Hard {
-		if to.Cmp(limit[name]) > 0 && to.Cmp(q.Spec.Hard[name]) > 0 {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -20,6 +21,9 @@ import (
 //
 // The free maintenance share is the share minus its use by other pods. VMs can use a part of the
 // share if they started before it existed, and pods other than VMs can use all of it.
+//
+// The use by pods that the snapshot lacks is uncertain, see inFlight. Within these limits spec.hard
+// stays as it is.
 func Desired(base, overrun, reserved, aside corev1.ResourceList) corev1.ResourceList {
 	beyond := positive(minus(reserved, aside))
 	add(beyond, overrun)
@@ -81,14 +85,19 @@ func smaller(a, b resource.Quantity) resource.Quantity {
 // addUse computes the amounts that depend on the use by pods other than reserved target pods: the
 // larger of status.used without these pods, and the charge of the known VM pods. Each may lag
 // behind the other.
+//
+// status.used may count a target pod before the pod exists. So the use by unknown pods raises the
+// quota only if it exceeds the charge in flight. A smaller use still keeps a raised quota.
 func (p pods) addUse(a *Account) error {
 	vms, err := p.chargedToVMs(*a)
 	if err != nil {
 		return err
 	}
 	used := minus(restrictTo(a.Quota.Status.Used, a.Base), vms.targets)
-	a.explained = a.desiredBeside(vms.others, vms.migrated)
-	a.Desired = a.desiredBeside(Max(vms.others, used), vms.migrated)
+	most := a.desiredBeside(Max(vms.others, used), vms.migrated)
+	used = minus(used, p.inFlight(*a))
+	least := a.desiredBeside(Max(vms.others, used), vms.migrated)
+	a.Desired = within(a.Quota.Spec.Hard, least, most)
 	return nil
 }
 
@@ -97,6 +106,33 @@ func (p pods) addUse(a *Account) error {
 func (a *Account) desiredBeside(taken, migrated corev1.ResourceList) corev1.ResourceList {
 	a.FreeMaintenance, a.Overrun = a.freeMaintenance(taken), a.overrun(taken, migrated)
 	return a.desired(a.Reserved)
+}
+
+// inFlight returns the charge of target pods that kube-apiserver may be creating: those of granted
+// reservations. A quota that rejects the target pod of a reservation does not charge it.
+func (p pods) inFlight(a Account) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, r := range a.Reservations {
+		holds := func(condition string) bool {
+			return meta.IsStatusConditionTrue(r.Status.Conditions, condition)
+		}
+		if holds(v1alpha1.ConditionGranted) && !holds(v1alpha1.ConditionWaiting) {
+			add(sum, a.outstandingOf(r, p.target(r.Name)))
+		}
+	}
+	return sum
+}
+
+// within returns the amounts of list, or the nearest ones between two limits with the same names.
+func within(list, least, most corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, q := range least {
+		if is := list[name]; is.Cmp(q) > 0 {
+			q = smaller(is, most[name])
+		}
+		out[name] = q
+	}
+	return out
 }
 
 // vmCharges are a quota's charges for VM pods.

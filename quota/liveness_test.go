@@ -144,19 +144,17 @@ func TestMaintenanceShareTakenByOtherPods(t *testing.T) {
 	wantHard(t, w.snapshot(), list("limits.cpu", "5"))
 }
 
-// The controller's cache of quotas can be ahead of its cache of pods: status.used counts target pods
-// that the snapshot lacks. A plan from caches does not take them for pods of others.
-func TestQuotaIsAheadOfPods(t *testing.T) {
+// kube-apiserver raises status.used before it stores a target pod. The plan does not take the pod
+// for one of others, until a quota rejects the target pods.
+func TestUseBeforeThePod(t *testing.T) {
 	for name, c := range map[string]struct {
 		base, share string
 		sources     []*corev1.Pod
-		want        string
 	}{
 		"share": {"4", `{"limitsCpuPercent":50}`, []*corev1.Pod{
-			launcher("source", "vm", "1", "1Gi"), launcher("other", "other", "1", "1Gi")}, "4"},
+			launcher("source", "vm", "1", "1Gi"), launcher("other", "other", "1", "1Gi")}},
 		"migrated launcher": {"2", `{}`, []*corev1.Pod{
-			launcher("source", "vm", "1", "1Gi"), target("other", "other", "before", "1", "1Gi")},
-			"4"},
+			launcher("source", "vm", "1", "1Gi"), target("other", "other", "before", "1", "1Gi")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := pending(hard(list("limits.cpu", c.base), nil))
@@ -166,29 +164,31 @@ func TestQuotaIsAheadOfPods(t *testing.T) {
 				migration("n", "other", kubevirtv1.MigrationPending))
 			s.Pods = c.sources
 			s = settled(t, s)
-			wantHard(t, s, list("limits.cpu", c.want))
+			wantHard(t, s, list("limits.cpu", "4"))
 
-			s.Live = false
 			s.Quotas[0].Status.Used = list("limits.cpu", "3") // one target is charged
-			p := quota.MakePlan(s, quota.Options{})
-			if writes := quotaWrites(p); len(writes) > 0 || !p.NeedsLive {
-				t.Errorf("writes %+v, needs live: %t, want a live snapshot first", writes, p.NeedsLive)
+			if p := quota.MakePlan(s, quota.Options{}); len(p.Actions) > 0 {
+				t.Errorf("actions %+v, want none", p.Actions)
 			}
-			s.Live = true // and the live snapshot shows no further pod: it is another pod's use
-			p = quota.MakePlan(s, quota.Options{})
-			if writes := quotaWrites(p); len(writes) != 1 {
-				t.Errorf("writes %+v, want a raise", writes)
+			for _, m := range s.Migrations { // no target is charged
+				with(m, kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 			}
+			wantHard(t, settledAt(t, s, list("limits.cpu", "3")), list("limits.cpu", "5"))
 		})
 	}
 }
 
-func quotaWrites(p quota.Plan) []quota.WriteQuota {
-	var all []quota.WriteQuota
-	for _, a := range p.Actions {
-		if w, ok := a.(quota.WriteQuota); ok {
-			all = append(all, w)
+// settledAt is settled with a fixed use of the quota.
+func settledAt(t *testing.T, s quota.Snapshot, used corev1.ResourceList) quota.Snapshot {
+	t.Helper()
+	for range 5 {
+		s.Quotas[0].Status.Used = used
+		p := quota.MakePlan(s, quota.Options{})
+		if len(p.Actions) == 0 {
+			return s
 		}
+		s = carry(t, s, p)
 	}
-	return all
+	t.Fatal("no end")
+	return s
 }

@@ -50,7 +50,6 @@ type planner struct {
 	quotaWrites       []WriteQuota
 	reports           []Report
 	needsLive         bool
-	unexplained       bool // a quota would be raised for pods that the snapshot lacks
 	nextRetry         time.Time
 }
 

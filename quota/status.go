@@ -34,17 +34,13 @@ func (p *planner) applyDrafts() {
 	for _, a := range p.accounts {
 		p.planQuota(a)
 	}
-	if p.unexplained {
-		return // the statuses depend on these quotas
-	}
 	for _, d := range p.drafts {
 		p.planStatus(d)
 	}
 }
 
 // planQuota plans the write of a quota. Without a live snapshot it lowers no quota, because caches
-// may lack a reservation. It raises none for pods that the snapshot lacks, because they may be the
-// target pods of its reservations.
+// may lack a reservation.
 func (p *planner) planQuota(a Account) {
 	w, ours := a.quotaWrite(p.o)
 	if !ours {
@@ -58,10 +54,6 @@ func (p *planner) planQuota(a Account) {
 	}
 	if !p.Live && (w.lowers(a.Quota) || len(a.Reservations) == 0) {
 		p.needsLive = true
-		return
-	}
-	if !p.Live && w.raisesBeyond(a.explained, a.Quota) {
-		p.needsLive, p.unexplained = true, true
 		return
 	}
 	p.quotaWrites = append(p.quotaWrites, w)
