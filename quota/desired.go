@@ -56,10 +56,16 @@ func (a Account) overrun(taken, migrated corev1.ResourceList) corev1.ResourceLis
 	return out
 }
 
-// reserves reports whether a launcher is the target pod of a reservation.
+// reserves reports whether a launcher is the target pod of a reservation. KubeVirt can start another
+// migration of the VM first. Its target pod then uses the VM's reservation.
 func (p pods) reserves(a Account, pod *corev1.Pod) bool {
-	return p.targets[migrationOf(pod)] == pod && slices.ContainsFunc(a.Reservations,
-		func(r *v1alpha1.MigrationReservation) bool { return r.Name == migrationOf(pod) })
+	migration := migrationOf(pod)
+	return slices.ContainsFunc(a.Reservations, func(r *v1alpha1.MigrationReservation) bool {
+		if r.Name == migration {
+			return p.targets[migration] == pod
+		}
+		return p.migrating[migration] && r.Spec.VMI.UID == vmiOf(pod)
+	})
 }
 
 // freeMaintenance returns the part of the maintenance share that no pod other than a migration's

@@ -178,6 +178,27 @@ func TestUseBeforeThePod(t *testing.T) {
 	}
 }
 
+// KubeVirt starts the other one of two migrations of a VM. Its target pod uses the reservation.
+func TestOtherMigrationOfTheVMStarts(t *testing.T) {
+	s := pending(hard(list("limits.cpu", "2"), nil))
+	s.Migrations = append(s.Migrations, migration("n", "vm", kubevirtv1.MigrationPending))
+	if s = settled(t, s); reservation(t, s).Name != "m" {
+		t.Fatalf("reserved for %s, want m", reservation(t, s).Name)
+	}
+	s.Migrations[1].Status.Phase = kubevirtv1.MigrationPreparingTarget
+	s.Pods = append(s.Pods, target("target", "vm", "n", "2", "4Gi"))
+	s = settledAt(t, s, list("limits.cpu", "4"))
+	wantHard(t, s, list("limits.cpu", "4"))
+
+	s.Migrations[1].Status.Phase = kubevirtv1.MigrationSucceeded
+	ended(s.Pods[0])
+	s = settledAt(t, s, list("limits.cpu", "2"))
+	wantHard(t, s, list("limits.cpu", "4"))
+	if c := condition(t, s, v1alpha1.ConditionGranted); c.Status != metav1.ConditionTrue {
+		t.Errorf("condition %+v, want the other migration granted", c)
+	}
+}
+
 // settledAt is settled with a fixed use of the quota.
 func settledAt(t *testing.T, s quota.Snapshot, used corev1.ResourceList) quota.Snapshot {
 	t.Helper()

@@ -39,12 +39,18 @@ type pods struct {
 	ofVMI    map[types.UID][]*corev1.Pod // launchers, newest first
 	targets  map[string]*corev1.Pod      // launchers, by the UID of their migration
 	attached map[types.UID][]*corev1.Pod // attachment pods, by the UID of their launcher
+
+	migrating map[string]bool // UIDs of migrations that have not ended
 }
 
 func newPods(s Snapshot) pods {
 	p := pods{
 		now: s.Now, byUID: map[types.UID]*corev1.Pod{}, ofVMI: map[types.UID][]*corev1.Pod{},
 		targets: map[string]*corev1.Pod{}, attached: map[types.UID][]*corev1.Pod{},
+		migrating: map[string]bool{},
+	}
+	for _, m := range s.Migrations {
+		p.migrating[string(m.UID)] = !m.IsFinal()
 	}
 	sorted := slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
@@ -64,8 +70,7 @@ func (p pods) add(pod *corev1.Pod) {
 		return
 	}
 	p.byUID[pod.UID] = pod
-	vmi := types.UID(pod.Labels[kubevirtv1.CreatedByLabel])
-	p.ofVMI[vmi] = append(p.ofVMI[vmi], pod)
+	p.ofVMI[vmiOf(pod)] = append(p.ofVMI[vmiOf(pod)], pod)
 	migration := migrationOf(pod)
 	if migration == "" {
 		return
@@ -78,6 +83,11 @@ func (p pods) add(pod *corev1.Pod) {
 // migrationOf returns the UID of the migration for which KubeVirt created a launcher pod, from its
 // label; empty for none.
 func migrationOf(pod *corev1.Pod) string { return pod.Labels[kubevirtv1.MigrationJobLabel] }
+
+// vmiOf returns the UID of a launcher pod's VMI, from its label.
+func vmiOf(launcher *corev1.Pod) types.UID {
+	return types.UID(launcher.Labels[kubevirtv1.CreatedByLabel])
+}
 
 // family is a launcher pod with its attachment pod. Missing pods are nil.
 type family struct {
