@@ -70,7 +70,8 @@ ONLY       ?=
 .PHONY: help run node check setup node-image kubernetes kubevirt-programs kubevirt test test-all \
 	rest unit newer-libvirt node-core core-in-node rest-in-node control-plane-core suites \
 	units-in-node suites-in-node node-rest control-planes control-planes-rest conformance kind \
-	e2e-images e2e kubevirt-suite torture matrix bench fuzz build images chart release generate lint verify clean
+	e2e-images launcher-image e2e kubevirt-suite torture matrix bench fuzz build images chart \
+	release generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -194,10 +195,15 @@ kind: e2e-images ## a kind cluster with Mooring: install, e2e suite, uninstall; 
 e2e-images: build
 	$(GO) run ./hack/image --registry="$(MOORING_E2E_REGISTRY)" --tag="$(MOORING_E2E_TAG)" \
 		--only=mooring-agent,mooring-controller
+	@$(MAKE) --no-print-directory launcher-image
+	hack/last-release "$(MOORING_E2E_REGISTRY)" bin/last-release
+
+launcher-image: # of the e2e suite's pods and of examples/kind.yaml
+	@hack/setup build
 	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -ldflags=-s -o bin/ ./integration/e2e/launcher
+	mkdir -p bin/images
 	$(GO) run ./integration/e2e/image "$(MOORING_E2E_REGISTRY)/e2e-launcher:$(MOORING_E2E_TAG)" \
 		bin/images/e2e-launcher.tar
-	hack/last-release "$(MOORING_E2E_REGISTRY)" bin/last-release
 
 e2e:
 	hack/kind load $(E2E_IMAGES:%=bin/images/%.tar) $(wildcard bin/last-release/*.tar)
