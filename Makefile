@@ -283,7 +283,7 @@ chart: ## the Helm chart into bin/
 	$(TOOL) helm package --destination=bin deploy/helm/mooring
 
 release: ## files of a release; VERSION=v0.2.0, REGISTRY; SNAPSHOT=1 needs no tag
-	@hack/setup build node
+	@hack/setup build node release
 	$(GO) run ./hack/release --version="$(VERSION)" --registry="$(REGISTRY)" \
 		$(if $(SNAPSHOT),--snapshot)
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -81,11 +82,15 @@ func (r *release) build(ctx context.Context, p platform, name string, env ...str
 }
 
 // tryPrograms runs agent and controller of each platform and compares their versions. Programs of
-// another architecture need QEMU's user emulation.
+// another architecture need QEMU's user emulation. Without it, they are not run and a warning says
+// so. If MOORING_CI_REQUIRE is set, this is an error.
 func (r *release) tryPrograms(ctx context.Context) error {
 	for _, p := range nodePlatforms() {
 		emulator, err := emulatorOf(p)
-		if err != nil {
+		switch {
+		case err != nil && os.Getenv("MOORING_CI_REQUIRE") != "":
+			return fmt.Errorf("the programs of %s did not run: install qemu-user: %w", p, err)
+		case err != nil:
 			r.log.Warn("not run: install qemu-user", "platform", p, "error", err)
 			continue
 		}

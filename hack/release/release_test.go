@@ -95,6 +95,32 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// TestTryPrograms has programs that print the version, and no emulator for another architecture.
+func TestTryPrograms(t *testing.T) {
+	r := newRelease(t)
+	for _, p := range nodePlatforms() {
+		for _, name := range []string{"mooring-agent", "mooring-controller"} {
+			path := r.program(p, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("#!/bin/sh\necho "+r.version+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("MOORING_CI_REQUIRE", "")
+	if err := r.tryPrograms(t.Context()); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("MOORING_CI_REQUIRE", "1")
+	err := r.tryPrograms(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "install qemu-user") {
+		t.Errorf("got %v, want an error with the remedy", err)
+	}
+}
+
 // TestCheckSource uses a repository with one commit, with and without its tag and a changed file.
 func TestCheckSource(t *testing.T) {
 	t.Chdir(t.TempDir())
