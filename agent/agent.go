@@ -158,6 +158,10 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	inherited := &inheritedMemlock{logger: a.logger, read: a.kernel.MemlockOf, pid: func() int {
+		runtime, _ := a.connection.Status()
+		return runtime.RuntimePID
+	}}
 	config := plugin.Config{
 		Policy:      a.policies.current,
 		Registry:    a.registry,
@@ -168,7 +172,7 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		Observer:    a.metrics,
 		Controllers: controllers,
 		NodeMemory:  memory,
-		Inherited:   a.inheritedMemlock,
+		Inherited:   inherited.limit,
 		Hook:        usableHook(a.config.Hook, a.logger),
 	}
 	if a.kube != nil {
@@ -192,21 +196,6 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		Observer: a.metrics,
 	})
 	return err
-}
-
-// inheritedMemlock returns the RLIMIT_MEMLOCK of the container runtime; nil: unknown.
-func (a *Agent) inheritedMemlock() *host.Rlimit {
-	runtime, _ := a.connection.Status()
-	if runtime.RuntimePID == 0 {
-		return nil
-	}
-	limit, err := a.kernel.MemlockOf(runtime.RuntimePID)
-	if err != nil {
-		a.logger.Warn("the memory lock that containers inherit is unknown", "pid",
-			runtime.RuntimePID, "error", err)
-		return nil
-	}
-	return &limit
 }
 
 func (a *Agent) listen(ctx context.Context) (err error) {
