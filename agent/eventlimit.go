@@ -47,7 +47,8 @@ func (l eventLimiter) Record(event agentapi.Event) {
 		return
 	}
 	if leftOut > 0 {
-		event.Message += fmt.Sprintf(" (%d Events of this pod are left out before this one)", leftOut)
+		event.Message += fmt.Sprintf(" (%d Events of this pod are left out before this one)",
+			leftOut)
 	}
 	l.next.Record(event)
 }

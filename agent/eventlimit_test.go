@@ -61,7 +61,8 @@ func TestLimitedEventsAreCounted(t *testing.T) {
 		time.Sleep(podEventPeriod)
 		l.Record(eventOf("noisy"))
 		got := next.Events()[podEventBurst:]
-		if len(got) != 2 || !strings.Contains(got[0].Message, "5 Events of this pod are left out") ||
+		if len(got) != 2 ||
+			!strings.Contains(got[0].Message, "5 Events of this pod are left out") ||
 			got[1].Message != "" {
 			t.Errorf("then %+v, want the first of two to count 5", got)
 		}

@@ -38,7 +38,8 @@ func (i *inheritedMemlock) limit() *host.Rlimit {
 		return &limit
 	}
 	if !repeated {
-		i.logger.Warn("the memory lock that containers inherit is unknown", "pid", pid, "error", err)
+		i.logger.Warn("the memory lock that containers inherit is unknown", "pid", pid,
+			"error", err)
 	}
 	return nil
 }

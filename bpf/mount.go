@@ -8,8 +8,8 @@ import (
 
 // MountFS mounts a bpf file system at a directory that exists, unless one is mounted there. systemd
 // mounts it on most nodes. Nodes that are containers, such as those of kind, lack it. MountFS needs
-// CAP_SYS_ADMIN in the node's mount namespace, so it runs before the agent. The source distinguishes
-// its mount from others.
+// CAP_SYS_ADMIN in the node's mount namespace, so it runs before the agent. The source
+// distinguishes its mount from others.
 func MountFS(source, dir string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {

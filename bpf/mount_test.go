@@ -34,7 +34,8 @@ func TestMountFS(t *testing.T) {
 }
 
 func TestMountFSWithoutDirectory(t *testing.T) {
-	if err := MountFS("mooring", filepath.Join(t.TempDir(), "bpf")); !errors.Is(err, fs.ErrNotExist) {
+	err := MountFS("mooring", filepath.Join(t.TempDir(), "bpf"))
+	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

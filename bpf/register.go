@@ -83,7 +83,8 @@ func (t *Tracker) mark(p Process, request trackerRequest) (Process, error) {
 	case 0:
 		return Process{PID: p.PID, StartTime: done.Start}, nil
 	case unix.ESRCH:
-		return p, fmt.Errorf("process %d that started at %d ns: %w", p.PID, p.StartTime, ErrNoProcess)
+		return p, fmt.Errorf("process %d that started at %d ns: %w", p.PID, p.StartTime,
+			ErrNoProcess)
 	case unix.E2BIG:
 		return p, fmt.Errorf("process %d: at most %d processes: %w", p.PID, t.options.MaxProcesses,
 			ErrFull)

@@ -27,14 +27,13 @@ type Tracker struct {
 
 // Open loads and attaches the programs, or takes over the pins of an earlier process in
 // Options.Dir: its processes, registered cgroups and events. It replaces programs of another build,
-// and maps of other sizes, without a gap in the tracking. After a replacement
-// some events may come twice, and a Lost event reports that some may be missing. Processes that
-// already run are in Snapshot, without events. A lack of room for them is no error (see
-// View.Complete).
+// and maps of other sizes, without a gap in the tracking. After a replacement some events may come
+// twice, and a Lost event reports that some may be missing. Processes that already run are in
+// Snapshot, without events. A lack of room for them is no error (see View.Complete).
 //
 // It fails with ErrUnsupported if the kernel or the rights do not suffice, with ErrBusy while
-// another process has the directory open, and with ErrSchema if the pins have an unknown layout. Loading programs takes about 100 ms, taking them over a
-// few ms.
+// another process has the directory open, and with ErrSchema if the pins have an unknown layout.
+// Loading programs takes about 100 ms, taking them over a few ms.
 func Open(o Options) (*Tracker, error) {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -25,9 +25,9 @@ type View struct {
 
 // OpenView opens the pins of a tracker for reading, whether or not a process has the tracker open.
 // It fails with ErrUnsupported if dir cannot hold pins, with fs.ErrNotExist if dir holds none, and
-// with ErrSchema if the pins have an unknown layout.
-// While a tracker replaces its maps, it fails the same way for a moment or opens the old maps (see
-// View.Replaced). This process must be in the tracker's pid namespace.
+// with ErrSchema if the pins have an unknown layout. While a tracker replaces its maps, it fails
+// the same way for a moment or opens the old maps (see View.Replaced). This process must be in the
+// tracker's pid namespace.
 func OpenView(dir string) (*View, error) {
 	if err := wantBPFFS(dir); err != nil {
 		return nil, err

@@ -101,8 +101,8 @@ func TestNodeWithoutAgent(t *testing.T) {
 	}
 }
 
-// TestStatusWithoutPods fails to read the agents' pods. A node that has a pod and no state yet would
-// be missing, so status is not healthy.
+// TestStatusWithoutPods fails to read the agents' pods. A node that has a pod and no state yet
+// would be missing, so status is not healthy.
 func TestStatusWithoutPods(t *testing.T) {
 	serveCluster(t, map[string]any{
 		statesPath: stateList([]v1alpha1.NodeState{stateOf("fresh", 0, true)})})

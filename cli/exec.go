@@ -53,7 +53,8 @@ func (c *cluster) execInAgent(ctx context.Context, pod *corev1.Pod, command ...s
 		return nil, err
 	}
 	var out, errOut boundedBuffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut})
+	err = executor.StreamWithContext(ctx,
+		remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut})
 	_, exited := errors.AsType[clientexec.ExitError](err)
 	switch {
 	case out.full:
@@ -61,8 +62,8 @@ func (c *cluster) execInAgent(ctx context.Context, pod *corev1.Pod, command ...s
 	case exited && out.Len() == 0:
 		return nil, fmt.Errorf("%w: %.200s", err, oneLine(errOut.String()))
 	case err != nil && !exited:
-		return nil, clusterError(err, "create", "pods/exec", fmt.Sprintf("run a command in pod %s/%s",
-			pod.Namespace, pod.Name))
+		return nil, clusterError(err, "create", "pods/exec",
+			fmt.Sprintf("run a command in pod %s/%s", pod.Namespace, pod.Name))
 	}
 	return out.Bytes(), nil
 }

@@ -81,7 +81,8 @@ func (f *fleet) view(namespace string) *view {
 func (f *fleet) gaps() []string {
 	notes := slices.Clone(f.notes)
 	for _, n := range f.nodes {
-		if n.answer == answerNone || n.answer == answerNoAgent && len(n.state.Status.Launchers) > 0 {
+		if n.answer == answerNone ||
+			n.answer == answerNoAgent && len(n.state.Status.Launchers) > 0 {
 			notes = append(notes, fmt.Sprintf("no answer from node %s: %s", n.name, n.reason))
 		}
 		if n.state != nil && n.state.Status.OmittedLaunchers > 0 {

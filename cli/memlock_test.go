@@ -75,8 +75,8 @@ func TestMemlockJSON(t *testing.T) {
 		"libvirt's": {[]string{"--vmi", writeInput(t, "v.yaml", plainVMI), "--kubevirt-version",
 			"1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(3 << 30), false},
 		"the VMI's": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version",
-			"1.9", "--domain", writeInput(t, "d.xml", vdpaXML)}, number(270<<20 + 1<<30 + 4<<30 + 704),
-			false},
+			"1.9", "--domain", writeInput(t, "d.xml", vdpaXML)},
+			number(270<<20 + 1<<30 + 4<<30 + 704), false},
 		"with ratio": {[]string{"--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version",
 			"1.7", "--ratio", "2"}, number(2*(270<<20+1<<30) + 656 + 4<<30 + 704), false},
 	} {
@@ -111,7 +111,8 @@ func TestMemlockText(t *testing.T) {
 		golden(t, name, got.out)
 	}
 	growing := runMemlock(t, "--domain", writeInput(t, "d.xml", growingXML))
-	if !strings.Contains(growing.out, "full <maxMemory>, and the domain needs 5Gi (5368709120 bytes) now") {
+	if !strings.Contains(growing.out,
+		"full <maxMemory>, and the domain needs 5Gi (5368709120 bytes) now") {
 		t.Errorf("no word about the domain's growth: %+v", growing)
 	}
 	got := runMemlock(t, "--vmi", writeInput(t, "v.yaml", gpuVMI), "--kubevirt-version", "1.7",

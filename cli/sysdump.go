@@ -78,7 +78,9 @@ func (p *Program) sysdump(ctx context.Context, c *cluster, namespace, file strin
 }
 
 // sysdumpParts returns the output of other commands, and the findings of the doctor by node.
-func (p *Program) sysdumpParts(ctx context.Context, c *cluster, reader *fleetReader) []sysdump.Part {
+func (p *Program) sysdumpParts(
+	ctx context.Context, c *cluster, reader *fleetReader,
+) []sysdump.Part {
 	asJSON := func(value any, err error) ([]byte, error) {
 		if err != nil {
 			return nil, err

@@ -54,7 +54,8 @@ func (p *Program) verifyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if c.Client, err = kubeclient.NewClient(named.config, "mooring/"+p.Build.Version); err != nil {
+		c.Client, err = kubeclient.NewClient(named.config, "mooring/"+p.Build.Version)
+		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

@@ -24,8 +24,8 @@ func (d *decider) conclude() {
 }
 
 // addRemark reports a refusal or a yielded limit, and in observe mode what enforce mode would set. A
-// yielded limit is a sufficient limit of the container's spec or of the runtime, which Mooring leaves
-// unchanged.
+// yielded limit is a sufficient limit of the container's spec or of the runtime, which Mooring
+// leaves unchanged.
 func (d *decider) addRemark() {
 	refusal, observe := d.decision.Refusal, d.decision.Mode != policy.Enforce
 	switch {

@@ -189,9 +189,10 @@ func (d *decider) remarkUselessValue(request api.Request) {
 	if request.Value == nil || request.RequiresLock != nil {
 		return
 	}
-	d.remark(agentapi.Warning, agentapi.ReasonAnnotationInvalid, fmt.Sprintf("annotation %s has no "+
-		"effect: a value only adds to a memory lock, and nothing asks for one; add %s: \"true\" or "+
-		"%s, or remove it", d.written(api.ValueKey), api.RequiresLockKey, api.DevicesKey))
+	d.remark(agentapi.Warning, agentapi.ReasonAnnotationInvalid, fmt.Sprintf("annotation %s has "+
+		"no effect: a value only adds to a memory lock, and nothing asks for one; add %s: "+
+		"\"true\" or %s, or remove it", d.written(api.ValueKey), api.RequiresLockKey,
+		api.DevicesKey))
 }
 
 // computeLock computes the requested memory lock.

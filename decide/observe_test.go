@@ -90,8 +90,8 @@ func TestContainerYieldIsReported(t *testing.T) {
 	}
 }
 
-// TestInheritedLimit: the runtime has a higher limit than the launcher asks for. An estimate lowers no
-// limit, and the rule's maximum does.
+// TestInheritedLimit: the runtime has a higher limit than the launcher asks for. An estimate lowers
+// no limit, and the rule's maximum does.
 func TestInheritedLimit(t *testing.T) {
 	for _, c := range []struct {
 		namespace string
@@ -114,7 +114,8 @@ func TestInheritedLimit(t *testing.T) {
 		f.Inherited = &host.Rlimit{Soft: c.has, Hard: c.has}
 		d := decide.Container(decidetest.Policy(t, c.mode), f)
 		if d.Refusal != nil || d.Yield != c.yield {
-			t.Errorf("%s inherits %s: yields %t, refusal %v", c.namespace, c.has, d.Yield, d.Refusal)
+			t.Errorf("%s inherits %s: yields %t, refusal %v", c.namespace, c.has, d.Yield,
+				d.Refusal)
 		}
 		var got agentapi.Reason
 		var text string

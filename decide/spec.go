@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// compareSpec compares the lock with the limit that the container would have without Mooring: that of
-// its spec, or the runtime's. It refuses a container for which the NRI plugin ulimit-adjuster is
+// compareSpec compares the lock with the limit that the container would have without Mooring: that
+// of its spec, or the runtime's. It refuses a container for which the NRI plugin ulimit-adjuster is
 // asked to set the limit, too.
 func (d *decider) compareSpec(limit host.Limit) {
 	if d.facts.Exists {
@@ -53,8 +53,8 @@ func (d *decider) compareInherited(limit host.Limit) {
 		d.decision.Yield = true
 		return
 	}
-	message := fmt.Sprintf("RLIMIT_MEMLOCK %s of the container runtime lowered to the %s asked for: "+
-		"rule %q of the node policy allows at most %s", most, limit, d.rule.Name,
+	message := fmt.Sprintf("RLIMIT_MEMLOCK %s of the container runtime lowered to the %s asked "+
+		"for: rule %q of the node policy allows at most %s", most, limit, d.rule.Name,
 		allowedLock(d.rule, false))
 	d.note("%s", message)
 	if d.decision.Mode == policy.Enforce {

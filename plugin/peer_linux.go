@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listenerPID returns the pid of the process that listens on a Unix socket, which is the runtime. 0:
-// unknown, because it is in a pid namespace that this process does not see.
+// listenerPID returns the pid of the process that listens on a Unix socket, which is the runtime.
+// 0: unknown, because it is in a pid namespace that this process does not see.
 func listenerPID(conn net.Conn) int {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -19,7 +19,8 @@ func listenerPID(conn net.Conn) int {
 	}
 	pid := 0
 	_ = raw.Control(func(fd uintptr) {
-		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+		peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil {
 			pid = int(peer.Pid)
 		}
 	})

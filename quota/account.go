@@ -26,9 +26,9 @@ type Account struct {
 	// Reservations are the reservations charged to this quota, by name.
 	Reservations []*v1alpha1.MigrationReservation
 
-	// Reserved is the sum of the charges of migrations with a target pod, and of the largest pending
-	// ones that KubeVirt can start at once, for resources of the base. Outstanding is the part of it
-	// for pods not charged yet.
+	// Reserved is the sum of the charges of migrations with a target pod, and of the largest
+	// pending ones that KubeVirt can start at once, for resources of the base. Outstanding is the
+	// part of it for pods not charged yet.
 	Reserved, Outstanding corev1.ResourceList
 
 	slots slots

@@ -145,7 +145,7 @@ func within(list, least, most corev1.ResourceList) corev1.ResourceList {
 type vmCharges struct {
 	targets  corev1.ResourceList // of reservations
 	others   corev1.ResourceList
-	migrated corev1.ResourceList // of the others: target pods of migrations without a reservation now
+	migrated corev1.ResourceList // of the others: target pods of migrations without a reservation
 }
 
 func (p pods) chargedToVMs(a Account) (vmCharges, error) {

@@ -67,8 +67,8 @@ func (m *model) judgeQuota(w quota.WriteQuota) {
 	}
 	for name, q := range w.Hard {
 		if most := allowed[name]; q.Cmp(most) > 0 {
-			m.t.Fatalf("%s is raised to %s, and base, ledger and migrated VMs are %s", name, q.String(),
-				most.String())
+			m.t.Fatalf("%s is raised to %s, and base, ledger and migrated VMs are %s", name,
+				q.String(), most.String())
 		}
 	}
 }

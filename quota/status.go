@@ -99,8 +99,8 @@ func (p *planner) reportProgress(before, r *v1alpha1.MigrationReservation, g gra
 	}
 }
 
-// beforeGrant reports whether a reservation has never been granted. KubeVirt may create the target pod
-// before the controller sees the grant.
+// beforeGrant reports whether a reservation has never been granted. KubeVirt may create the target
+// pod before the controller sees the grant.
 func beforeGrant(phase v1alpha1.Phase) bool {
 	return phase == "" || phase == v1alpha1.PhaseReserved
 }
@@ -121,7 +121,8 @@ func (p *planner) setConditions(r *v1alpha1.MigrationReservation, g grant, rejec
 	case rejected:
 		p.setCondition(r, v1alpha1.ConditionWaiting, true, g.reason, g.message)
 	case meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionWaiting) != nil:
-		p.setCondition(r, v1alpha1.ConditionWaiting, false, g.reason, "no quota rejects the target pod")
+		p.setCondition(r, v1alpha1.ConditionWaiting, false, g.reason,
+			"no quota rejects the target pod")
 	}
 }
 

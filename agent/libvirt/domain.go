@@ -28,8 +28,8 @@ func (d Domain) RunBy(args []string) bool {
 	return at >= 0 && at+1 < len(args) && args[at+1] == d.UUID
 }
 
-// IsDaemon reports whether these are the arguments of libvirt's daemon. Its children have them until
-// they execute another file.
+// IsDaemon reports whether these are the arguments of libvirt's daemon. Its children have them
+// until they execute another file.
 func IsDaemon(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { // an interpreter may come first
 		name := filepath.Base(arg)

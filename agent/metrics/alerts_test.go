@@ -83,7 +83,9 @@ func healthy() samples {
 
 // event is a counter of events that has grown five minutes ago.
 func event(reason string) samples {
-	return samples{`mooring_events_total{instance="node-1",reason="` + reason + `"}`: changed(0, 1, 5)}
+	return samples{
+		`mooring_events_total{instance="node-1",reason="` + reason + `"}`: changed(0, 1, 5),
+	}
 }
 
 // faults are the deviations from [healthy] on which each alert must fire.
@@ -110,7 +112,8 @@ func faults() map[string][]samples {
 		"MooringNodeCeiling": {node("memlock_granted_bytes", steady(3.9*(1<<30)))},
 		"MooringNoTracker":   {node("tracker_up", changed(1, 0, 10))},
 		"MooringTrackerFull": {
-			node("tracker_processes", steady(950)), node("tracker_map_full_total", changed(0, 1, 5)),
+			node("tracker_processes", steady(950)),
+			node("tracker_map_full_total", changed(0, 1, 5)),
 		},
 		"MooringVMLeftBehind": {event("OwnerGone"), event("VMUnattended")},
 		"MooringVMStuck": {
@@ -128,7 +131,9 @@ func faults() map[string][]samples {
 		"MooringQuotaOverrun": {
 			{`mooring_quota_overruns{instance="10.0.0.1:9809"}`: changed(0, 1, 15)},
 		},
-		"MooringQuotaFault": {{`mooring_quota_faults{instance="10.0.0.1:9809"}`: changed(0, 1, 15)}},
+		"MooringQuotaFault": {
+			{`mooring_quota_faults{instance="10.0.0.1:9809"}`: changed(0, 1, 15)},
+		},
 	}
 }
 
@@ -148,12 +153,14 @@ func TestAlertsFire(t *testing.T) {
 			maps.Copy(series, fault)
 			alerts := firing(t, rule, series)
 			if len(alerts) != 1 {
-				t.Errorf("%s: %d alerts on %v", rule.Alert, len(alerts), slices.Collect(maps.Keys(fault)))
+				t.Errorf("%s: %d alerts on %v", rule.Alert, len(alerts),
+					slices.Collect(maps.Keys(fault)))
 				continue
 			}
 			if strings.Contains(rule.Annotations.Summary, "$labels.instance") &&
 				alerts[0].Metric.Get("instance") != "node-1" {
-				t.Errorf("%s has labels %s, want the node as instance", rule.Alert, alerts[0].Metric)
+				t.Errorf("%s has labels %s, want the node as instance", rule.Alert,
+					alerts[0].Metric)
 			}
 		}
 		delete(all, rule.Alert)

@@ -56,7 +56,8 @@ func TestSchemaRefuses(t *testing.T) {
 
 func grafanaSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	schema, err := jsonschema.NewCompiler().Compile(filepath.Join("testdata", "grafana.schema.json"))
+	schema, err := jsonschema.NewCompiler().Compile(
+		filepath.Join("testdata", "grafana.schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

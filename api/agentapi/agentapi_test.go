@@ -66,7 +66,10 @@ func TestWireFormat(t *testing.T) {
 				11}, podapi.Headroom{Memory: 12, CPUs: 13}, true},
 			`{"version":"v1","mode":"observe","policy":"/etc/p.yaml","nri":{"state":"Synchronized","since":"2026-01-02T03:04:05Z","error":"e"},` +
 				`"runtime":{"name":"containerd","version":"2"},"memlock":{"granted":1,"unlimited":2,"max":3},` +
-				`"tracker":{"available":true,"error":"e","processes":4,"maxProcesses":5,"groups":6,"maxGroups":7,"lostEvents":8,"lostProcesses":9,"stale":10,"leftOut":11},"headroom":{"memoryCapacity":12,"cpuCapacity":13},"inPod":true}`},
+				`"tracker":{"available":true,"error":"e","processes":4,` +
+				`"maxProcesses":5,"groups":6,"maxGroups":7,"lostEvents":8,"lostProcesses":9,` +
+				`"stale":10,"leftOut":11},` +
+				`"headroom":{"memoryCapacity":12,"cpuCapacity":13},"inPod":true}`},
 		"node without headroom": {Node{}.Headroom, `{}`},
 		"no tracker":            {Tracker{Error: "e"}, `{"available":false,"error":"e"}`},
 		"error":                 {Error{"m"}, `{"message":"m"}`},

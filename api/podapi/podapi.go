@@ -56,8 +56,8 @@ type Observed struct {
 	// VM is the pid of the VM process on the node; 0: none runs.
 	VM int `json:"vm,omitempty"`
 
-	// VMStart is the start time of the VM process in clock ticks after the node's boot. Together with
-	// VM it identifies one start of the VM.
+	// VMStart is the start time of the VM process in clock ticks after the node's boot. Together
+	// with VM it identifies one start of the VM.
 	VMStart uint64 `json:"vmStart,omitempty"`
 }
 
@@ -78,8 +78,8 @@ type MemoryRequirement struct {
 type Hold struct {
 	Seconds int64 `json:"seconds"`
 
-	// Growth is the memory that the resize adds to the VM. The agent reserves it against the resizes
-	// of other pods while the hold lasts.
+	// Growth is the memory that the resize adds to the VM. The agent reserves it against the
+	// resizes of other pods while the hold lasts.
 	Growth Amount `json:"growth,omitempty"`
 }
 

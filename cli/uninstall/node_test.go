@@ -113,10 +113,11 @@ func TestNodeWithUnits(t *testing.T) {
 	}
 }
 
-// TestContainerdSettingsRemain lists the setting of each flavour. A template without it, and another
-// drop-in, are the owner's.
+// TestContainerdSettingsRemain lists the setting of each flavour. A template without it, and
+// another drop-in, are the owner's.
 func TestContainerdSettingsRemain(t *testing.T) {
-	const k3s, rke2 = "/var/lib/rancher/k3s/agent/etc/containerd", "/var/lib/rancher/rke2/agent/etc/containerd"
+	const k3s = "/var/lib/rancher/k3s/agent/etc/containerd"
+	const rke2 = "/var/lib/rancher/rke2/agent/etc/containerd"
 	n, _, printed := newNode(t, "/etc/containerd/conf.d/mooring.toml",
 		"/etc/containerd/conf.d/other.toml", k3s+"/config-v3.toml.d/mooring.toml",
 		k3s+"/config.toml.tmpl", rke2+"/config.toml.d/", rke2+"/config.toml.tmpl.mooring-backup")

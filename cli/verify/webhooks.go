@@ -65,7 +65,8 @@ func (c *Cluster) call(ctx context.Context, to registrationv1.WebhookClientConfi
 		port = *to.Service.Port
 	}
 	transport := &http.Transport{DialContext: c.Dial, DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}}
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: host,
+			MinVersion: tls.VersionTLS12}}
 	url := "https://" + net.JoinHostPort(host, strconv.Itoa(int(port))) + *to.Service.Path
 	return post(ctx, &http.Client{Transport: transport}, url)
 }

@@ -35,7 +35,8 @@ func TestMountsPropagate(t *testing.T) {
 func TestDoctorSeesTheNode(t *testing.T) {
 	spec := podSpec(t)
 	agent := spec.Containers[0]
-	env := slices.IndexFunc(agent.Env, func(v corev1.EnvVar) bool { return v.Name == "MOORING_HOST" })
+	env := slices.IndexFunc(agent.Env,
+		func(v corev1.EnvVar) bool { return v.Name == "MOORING_HOST" })
 	if env < 0 {
 		t.Fatal("the agent's container has no MOORING_HOST")
 	}

@@ -98,7 +98,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 
 // startPlane starts everything on this machine.
 func (c *Cluster) startPlane(ctx context.Context, log *slog.Logger) (err error) {
-	if c.Plane, err = kube.Start(ctx, kube.Options{Log: log, NodeProxy: c.proxy.socket}); err != nil {
+	c.Plane, err = kube.Start(ctx, kube.Options{Log: log, NodeProxy: c.proxy.socket})
+	if err != nil {
 		return err
 	}
 	if c.client, err = kubernetes.NewForConfig(c.Plane.Config()); err != nil {

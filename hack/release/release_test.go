@@ -78,7 +78,8 @@ func TestChangelogHasNotes(t *testing.T) {
 
 // TestNotes wants the version's own section with text. Only a snapshot may use Unreleased.
 func TestNotes(t *testing.T) {
-	const changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.2.0]\n\n## [0.1.0]\n\n- old\n"
+	const changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.2.0]\n\n## [0.1.0]\n\n" +
+		"- old\n"
 	for version, want := range map[string][2]string{ // release, snapshot
 		"v0.1.0": {"- old\n", "- old\n"}, "v0.2.0": {"", "- new\n"}, "v0.3.0": {"", "- new\n"},
 	} {
@@ -104,7 +105,8 @@ func TestTryPrograms(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, []byte("#!/bin/sh\necho "+r.version+"\n"), 0o755); err != nil {
+			err := os.WriteFile(path, []byte("#!/bin/sh\necho "+r.version+"\n"), 0o755)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -126,9 +128,9 @@ func TestCheckSource(t *testing.T) {
 	t.Chdir(t.TempDir())
 	git := func(args ...string) {
 		t.Helper()
-		if _, err := output(t.Context(), []string{"GIT_CONFIG_GLOBAL=/dev/null"}, "git",
-			append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...); err !=
-			nil {
+		args = append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)
+		_, err := output(t.Context(), []string{"GIT_CONFIG_GLOBAL=/dev/null"}, "git", args...)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

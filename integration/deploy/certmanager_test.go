@@ -48,7 +48,8 @@ func TestCertManager(t *testing.T) {
 			}
 		}
 		var rules []rbacv1.PolicyRule
-		rules = append(rules, typed[rbacv1.ClusterRole](t, all["ClusterRole mooring-controller"]).Rules...)
+		cluster := typed[rbacv1.ClusterRole](t, all["ClusterRole mooring-controller"])
+		rules = append(rules, cluster.Rules...)
 		rules = append(rules, typed[rbacv1.Role](t, all["Role mooring-controller"]).Rules...)
 		for _, resource := range []string{"secrets", "validatingwebhookconfigurations",
 			"mutatingwebhookconfigurations"} {
@@ -81,7 +82,8 @@ func checkMountedCertificate(t *testing.T, all map[string]*unstructured.Unstruct
 	c := pod.Containers[0]
 	if !slices.Contains(c.Args, "--webhook-cert-dir="+dir) || len(c.VolumeMounts) != 1 ||
 		c.VolumeMounts[0].MountPath != dir || len(pod.Volumes) != 1 ||
-		c.VolumeMounts[0].Name != pod.Volumes[0].Name || pod.Volumes[0].Secret.SecretName != secret {
+		c.VolumeMounts[0].Name != pod.Volumes[0].Name ||
+		pod.Volumes[0].Secret.SecretName != secret {
 		t.Errorf("args %v, mounts %v, volumes %v, want Secret %s", c.Args, c.VolumeMounts,
 			pod.Volumes, secret)
 	}
@@ -89,7 +91,8 @@ func checkMountedCertificate(t *testing.T, all map[string]*unstructured.Unstruct
 
 // TestNetworkPolicies compares the open ports with those of the containers.
 func TestNetworkPolicies(t *testing.T) {
-	all := decode(t, render(t, "--set=networkPolicy.enabled=true,networkPolicy.apiServerPorts={8443}"))
+	all := decode(t, render(t,
+		"--set=networkPolicy.enabled=true,networkPolicy.apiServerPorts={8443}"))
 	for name, kind := range map[string]string{"agent": "DaemonSet", "fence": "DaemonSet",
 		"controller": "Deployment"} {
 		policy := typed[networkingv1.NetworkPolicy](t, all["NetworkPolicy mooring-"+name]).Spec
@@ -117,7 +120,8 @@ func TestNetworkPolicies(t *testing.T) {
 		if diff := cmp.Diff(served, open); diff != "" {
 			t.Errorf("%s: ports (-served +open):\n%s", name, diff)
 		}
-		if want := map[bool][]string{false: {"8443"}}[name == "fence"]; !slices.Equal(called, want) {
+		want := map[bool][]string{false: {"8443"}}[name == "fence"]
+		if !slices.Equal(called, want) {
 			t.Errorf("%s: calls ports %v, want %v", name, called, want)
 		}
 	}

@@ -86,9 +86,11 @@ func TestValuesAreChecked(t *testing.T) {
 			[]string{"annotationPrefix"}},
 		"two modes": {[]string{"--set=mode=enforce", "--set-file=agent.policy=" + observing},
 			[]string{`agent.policy has mode "observe", and mode is "enforce"`}},
-		"restart of all nodes": {[]string{"--set=containerd.configure=true,containerd.restart=true"},
+		"restart of all nodes": {
+			[]string{"--set=containerd.configure=true,containerd.restart=true"},
 			[]string{"on all nodes at once", "helm upgrade"}},
-		"port": {[]string{"--set=networkPolicy.apiServerPorts={0}"}, []string{"apiServerPorts", "1"}},
+		"port": {[]string{"--set=networkPolicy.apiServerPorts={0}"},
+			[]string{"apiServerPorts", "1"}},
 		"clean-up below an agent": {[]string{"--set=nodeCleanup.enabled=true"},
 			[]string{"agent.enabled=false"}},
 	}

@@ -69,8 +69,8 @@ func helm(t *testing.T, args ...string) (string, error) {
 // render returns the rendered chart with these values, including a namespace.
 func render(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := helm(t, append([]string{"template", "mooring", chart, "--skip-tests", "--namespace=" + system,
-		"--set=namespace.create=true"}, args...)...)
+	out, err := helm(t, append([]string{"template", "mooring", chart, "--skip-tests",
+		"--namespace=" + system, "--set=namespace.create=true"}, args...)...)
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

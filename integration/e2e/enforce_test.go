@@ -37,7 +37,8 @@ func TestObserveThenEnforce(t *testing.T) {
 	c.upgrade(t, current(), "--reset-then-reuse-values", "--set=mode="+string(policy.Enforce))
 	c.installed = true
 	eventually(t, "the predicted lock", func(context.Context) error {
-		if got := c.run(t, "early", "limits", "1"); got != fmt.Sprintf("memlock %d %d", lock, lock) {
+		got := c.run(t, "early", "limits", "1")
+		if got != fmt.Sprintf("memlock %d %d", lock, lock) {
 			return fmt.Errorf("got %q", got)
 		}
 		return nil

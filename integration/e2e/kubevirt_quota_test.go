@@ -66,7 +66,8 @@ func (c *cluster) fullQuota(t *testing.T, kv client.Client) *corev1.ResourceQuot
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.deleteNamespace(context.WithoutCancel(t.Context()), quotaNamespace); err != nil {
+		err := c.deleteNamespace(context.WithoutCancel(t.Context()), quotaNamespace)
+		if err != nil {
 			t.Error(err)
 		}
 	})

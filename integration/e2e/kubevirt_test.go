@@ -94,8 +94,8 @@ func newCRD(name string) *unstructured.Unstructured {
 	return o
 }
 
-// installStandIn installs KubeVirt's own CRDs, and a KubeVirt object with a version. It may be called
-// again.
+// installStandIn installs KubeVirt's own CRDs, and a KubeVirt object with a version. It may be
+// called again.
 func (c *cluster) installStandIn(t *testing.T, api client.Client) {
 	t.Helper()
 	built, err := kubevirt.Build(t.Context(), slog.New(slog.NewTextHandler(os.Stderr, nil)))

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestUpgrade installs the last release, starts a VM, and follows docs/how-to/upgrade.md: the agents
-// first, then the controller. The VM keeps its process and its lock, and the new agent ends it with
-// its launcher. By its file's name it runs after TestUninstall.
+// TestUpgrade installs the last release, starts a VM, and follows docs/how-to/upgrade.md: the
+// agents first, then the controller. The VM keeps its process and its lock, and the new agent ends
+// it with its launcher. By its file's name it runs after TestUninstall.
 func TestUpgrade(t *testing.T) {
 	c := startWithout(t)
 	was, is := last(t), current()

@@ -17,8 +17,8 @@ import (
 	"github.com/mooring-vm/mooring/hack/kube"
 )
 
-// TestSysdump reads an archive back. It must have Mooring's objects, no Secret and no token, and the
-// reasons for the absence of parts. No kubelet runs here, so no log and no doctor answers.
+// TestSysdump reads an archive back. It must have Mooring's objects, no Secret and no token, and
+// the reasons for the absence of parts. No kubelet runs here, so no log and no doctor answers.
 func TestSysdump(t *testing.T) {
 	plane := Start(t)
 	documentedFleet(t, plane)
@@ -46,7 +46,8 @@ func TestSysdump(t *testing.T) {
 		"deployments.yaml":           "mooring-controller",
 		"pods.yaml":                  "mooring-agent-worker-3",
 		"events.yaml":                "MemlockRefused",
-		"errors.txt":                 "doctor/worker-3.json: the agent's pod mooring-system/mooring-agent-worker-3 is Pending\n",
+		"errors.txt": "doctor/worker-3.json: the agent's pod mooring-system/" +
+			"mooring-agent-worker-3 is Pending\n",
 	} {
 		if !strings.Contains(files[name+"/"+file], want) {
 			t.Errorf("%s lacks %q:\n%.2000s", file, want, files[name+"/"+file])

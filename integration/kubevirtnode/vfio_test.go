@@ -33,7 +33,8 @@ func TestVFIO(t *testing.T) {
 		t.Errorf("QEMU may lock %d bytes, want the guest's %d and 1 GiB", got, guest)
 	}
 	pod := c.tied(t, vmi).Pod.Name
-	expectFailure(t, "KubeVirt, fault 1", func(ctx context.Context) error {
+	const documented = `docs/explanation/kubevirt-limits.md, "When they disagree"`
+	expectFailure(t, documented, func(ctx context.Context) error {
 		lines, err := c.events(ctx, pod)
 		for _, line := range lines {
 			if strings.HasPrefix(line, string(agentapi.ReasonLimitRepaired)) {

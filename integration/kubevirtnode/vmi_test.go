@@ -79,7 +79,8 @@ func (c *cluster) remove(ctx context.Context, vmi *kubevirtv1.VirtualMachineInst
 }
 
 func (c *cluster) awaitPhase(
-	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance, want kubevirtv1.VirtualMachineInstancePhase,
+	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance,
+	want kubevirtv1.VirtualMachineInstancePhase,
 ) {
 	t.Helper()
 	eventually(t, vmi.Name+" to be "+string(want), func(ctx context.Context) error {

@@ -241,8 +241,8 @@ func TestLargerTarget(t *testing.T) {
 		func() error { return checkOverrunReported(t, c, ns) })
 }
 
-// TestLargerTargetsOneAfterAnother drains three VMs of a full namespace after a change that makes each
-// target larger. After the first migration the VMs use more than the base.
+// TestLargerTargetsOneAfterAnother drains three VMs of a full namespace after a change that makes
+// each target larger. After the first migration the VMs use more than the base.
 func TestLargerTargetsOneAfterAnother(t *testing.T) {
 	c, _ := startGuarded(t)
 	ns := c.Namespace(t, list("requests.memory", "64Gi", "pods", "64"))

@@ -183,8 +183,8 @@ func (h history) check(t *testing.T, bases []version) (raised int) {
 			most = h.withMigrated(want)
 		}
 		if !atLeast(q.hard, want) || !atLeast(most, q.hard) {
-			t.Errorf("at %d hard becomes %v, and base and ledger are %v, with migrated VMs %v", q.at,
-				q.hard, want, most)
+			t.Errorf("at %d hard becomes %v, and base and ledger are %v, with migrated VMs %v",
+				q.at, q.hard, want, most)
 		}
 		if !equality.Semantic.DeepEqual(q.hard, base.hard) {
 			raised++

@@ -14,9 +14,10 @@ func TestSameProcess(t *testing.T) {
 		other host.Process
 		same  bool
 	}{
-		"itself":                    {exact, true},
-		"from procfs":               {host.ProcessAt(7, 5), true},
-		"in another cgroup":         {host.Process{PID: 7, StartTime: 5*tick + 1, Cgroup: "/x"}, true},
+		"itself":      {exact, true},
+		"from procfs": {host.ProcessAt(7, 5), true},
+		"in another cgroup": {host.Process{PID: 7, StartTime: 5*tick + 1, Cgroup: "/x"},
+			true},
 		"a nanosecond later":        {host.Process{PID: 7, StartTime: 5*tick + 2}, false},
 		"a tick later, from procfs": {host.ProcessAt(7, 6), false},
 		"another pid":               {host.ProcessAt(8, 5), false},

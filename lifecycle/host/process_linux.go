@@ -36,7 +36,8 @@ func (k *LinuxKernel) Memlock(p Process) (Rlimit, error) {
 	return limit, err
 }
 
-// MemlockOf reads RLIMIT_MEMLOCK of the process with a pid, of which the caller knows that it lives.
+// MemlockOf reads RLIMIT_MEMLOCK of the process with a pid, of which the caller knows that it
+// lives.
 func (k *LinuxKernel) MemlockOf(pid int) (Rlimit, error) { return prlimit(pid, nil) }
 
 // SetMemlock implements [Kernel].

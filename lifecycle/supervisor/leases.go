@@ -8,9 +8,9 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// Lease sets a lease for the launchers of a pod. It holds back each stop of their VMs. A period of 0
-// ends the lease, and also the pod's own. Lease waits until the lease holds and returns the number
-// of launchers. The error is that of ctx.
+// Lease sets a lease for the launchers of a pod. It holds back each stop of their VMs. A period of
+// 0 ends the lease, and also the pod's own. Lease waits until the lease holds and returns the
+// number of launchers. The error is that of ctx.
 func (s *Supervisor) Lease(
 	ctx context.Context, namespace, pod string, period time.Duration, reason string,
 ) (launchers int, err error) {

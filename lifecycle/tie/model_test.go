@@ -320,7 +320,8 @@ func (m *model) observe(before tie.Tie, in tie.Input) {
 			m.unattended[v.Process] = m.unattended[v.Process] || m.stopConfirmed
 		}
 	case tie.ActionFailed:
-		if a, ok := in.Action.(tie.ShutdownByLibvirt); ok && !a.Again && m.stops[a.VM.Process] != nil {
+		a, ok := in.Action.(tie.ShutdownByLibvirt)
+		if ok && !a.Again && m.stops[a.VM.Process] != nil {
 			m.stops[a.VM.Process].libvirtFailed = true
 		}
 	}

@@ -15,8 +15,11 @@ func TestParseReadsTheFirst(t *testing.T) {
 	}
 	one := "<target><size unit='GiB'>1</size></target>"
 	for name, c := range map[string]struct{ once, repeated string }{
-		"memory":    {pc(pci), strings.Replace(pc(pci), memory1G, memory1G+large, 1)},
-		"maxMemory": {with("<memory unit='GiB'>2</memory><maxMemory unit='GiB'>4</maxMemory>", pci), with("<memory unit='GiB'>2</memory>"+large+"<maxMemory unit='GiB'>4</maxMemory><maxMemory unit='GiB'>9</maxMemory>", pci)},
+		"memory": {pc(pci), strings.Replace(pc(pci), memory1G, memory1G+large, 1)},
+		"maxMemory": {
+			with("<memory unit='GiB'>2</memory><maxMemory unit='GiB'>4</maxMemory>", pci),
+			with("<memory unit='GiB'>2</memory>"+large+"<maxMemory unit='GiB'>4</maxMemory>"+
+				"<maxMemory unit='GiB'>9</maxMemory>", pci)},
 		"hard_limit": {pc(hardLimit), pc(hardLimit,
 			"<memtune><hard_limit unit='GiB'>9</hard_limit></memtune>")},
 		"hard_limit in one memtune": {pc(hardLimit), pc(strings.Replace(hardLimit, "</memtune>",

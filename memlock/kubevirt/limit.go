@@ -9,9 +9,10 @@ import (
 
 // Limit computes the memory lock of a VM's launcher.
 //
-// It is virt-handler's own limit ([Own]). It is required for a VM with passed-through devices (hostDevices, gpus, interfaces with sriov),
-// with SEV or SEV-SNP, with realtime, or with a request in memory.reservedOverhead.memLock. On main
-// KubeVirt sets an infinite limit, and Limit uses the formula of 1.9.
+// It is virt-handler's own limit ([Own]). It is required for a VM with passed-through devices
+// (hostDevices, gpus, interfaces with sriov), with SEV or SEV-SNP, with realtime, or with a request
+// in memory.reservedOverhead.memLock. On main KubeVirt sets an infinite limit, and Limit uses the
+// formula of 1.9.
 //
 // With a virtual IOMMU and several devices libvirt needs the guest's memory once for each device.
 // KubeVirt before 1.8.3 does not add that, and the reason says so.

@@ -19,8 +19,8 @@ import (
 
 const serverName = "mooring-controller.mooring-system.svc"
 
-// issue writes a certificate of a new authority, as kubelet writes a mounted Secret, and returns the
-// authority.
+// issue writes a certificate of a new authority, as kubelet writes a mounted Secret, and returns
+// the authority.
 func issue(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	data, err := certificates.Renew(nil, []string{serverName}, time.Now())

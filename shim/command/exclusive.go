@@ -15,10 +15,10 @@ import (
 // lockInterval is the time between two attempts to lock the pod directory.
 const lockInterval = time.Second
 
-// lockPod waits until no other shim serves the VM of this pod, and locks the pod directory. The lock
-// is an flock(2): the kernel releases it when the process ends. It needs no right to write. Without
-// the directory there is no agent, and the shim changes no VM: release then does nothing. The errors
-// are ctx's and those of the system calls.
+// lockPod waits until no other shim serves the VM of this pod, and locks the pod directory. The
+// lock is an flock(2): the kernel releases it when the process ends. It needs no right to write.
+// Without the directory there is no agent, and the shim changes no VM: release then does nothing.
+// The errors are ctx's and those of the system calls.
 func lockPod(ctx context.Context, dir string, log *slog.Logger) (release func(), err error) {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -34,8 +34,8 @@ type Limits struct {
 	// Available is the node's memory that this pod can still get.
 	Available uint64
 
-	// Start identifies the VM process: its pid and its start time. It is empty if the agent does not
-	// know them.
+	// Start identifies the VM process: its pid and its start time. It is empty if the agent does
+	// not know them.
 	Start string
 }
 

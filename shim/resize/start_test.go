@@ -30,7 +30,8 @@ func TestRecordOfAnEarlierStart(t *testing.T) {
 		if err := r.journal.Store(shrinking("1@100", r.desired)); err != nil {
 			t.Fatal(err)
 		}
-		report, ok, err := r.Recover(context.Background(), func() target.Target { return r.desired })
+		report, ok, err := r.Recover(context.Background(),
+			func() target.Target { return r.desired })
 		if ok || err != nil || r.m.state.Memory.Devices[0].Requested != 0 {
 			t.Errorf("%t, %v, memory %+v\n%s", ok, err, r.m.state.Memory, stepLog(report))
 		}

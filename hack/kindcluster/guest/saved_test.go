@@ -94,7 +94,8 @@ func TestStartAgain(t *testing.T) {
 			return nil, errors.Join(c.err, e.Close())
 		})
 		_, missing := os.Stat(dir)
-		if (g != nil) != c.dropped || (err == nil) != c.dropped || os.IsNotExist(missing) != c.dropped {
+		if (g != nil) != c.dropped || (err == nil) != c.dropped ||
+			os.IsNotExist(missing) != c.dropped {
 			t.Errorf("%s: guest %v, error %v, entry %v", name, g, err, missing)
 		}
 	}

@@ -29,8 +29,8 @@ func TestFailedResumeIsNoVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	img := &image.Image{Kernel: "/nonexistent", QEMU: t.TempDir()}
-	if _, err := Boot(t.Context(), img, t.TempDir(), Options{Accelerator: KVM, Store: store}); err ==
-		nil {
+	_, err = Boot(t.Context(), img, t.TempDir(), Options{Accelerator: KVM, Store: store})
+	if err == nil {
 		t.Fatal("a node without a QEMU boots")
 	}
 	known, err := verdictOf(store, Config{Kernel: img.Kernel, QEMU: img.QEMU})

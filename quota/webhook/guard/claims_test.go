@@ -117,7 +117,8 @@ func TestManyVMsAtOnce(t *testing.T) {
 	}
 }
 
-// TestSlowReadBlocksNoOther holds the reads of one request while another one is answered. Both count.
+// TestSlowReadBlocksNoOther holds the reads of one request while another one is answered. Both
+// count.
 func TestSlowReadBlocksNoOther(t *testing.T) {
 	w := newWorld(t, namespace(), quiet(), kubevirtObject())
 	read := w.guard.Live

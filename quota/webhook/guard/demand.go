@@ -120,8 +120,8 @@ func chargesByVM(s quota.Snapshot) map[string]corev1.ResourceList {
 	return all
 }
 
-// check refuses a demand that does not fit beside the other VMs, of which some were admitted lately.
-// It reads nothing.
+// check refuses a demand that does not fit beside the other VMs, of which some were admitted
+// lately. It reads nothing.
 func (d *demand) check(recent []claim) error {
 	accounts := quota.Claim(d.accounts, d.claimedByOthers(recent))
 	has, wants := d.charges[d.vm], d.launcher.Pod

@@ -237,7 +237,8 @@ func TestHandleReportsWarnings(t *testing.T) {
 		}
 	}
 	noVersion := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newVMI(withGPUs(1)),
-		&kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}},
+		&kubevirtv1.KubeVirt{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}).Build()
 	recorder := events.NewFakeRecorder(10)
 	h := New(Config{Reader: noVersion, Events: recorder})

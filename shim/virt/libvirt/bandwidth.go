@@ -70,13 +70,13 @@ func schedulerParameters(b virt.Bandwidth) (*libvirt.DomainSchedulerParameters, 
 
 // bandwidthReader reads the scheduler parameters of the domains of one connection.
 type bandwidthReader struct {
-	// unsupported is true for a libvirt in session mode. libvirt logs each refused call as an error,
-	// and in KubeVirt this is the log of virt-launcher. So a connection asks once.
+	// unsupported is true for a libvirt in session mode. libvirt logs each refused call as an
+	// error, and in KubeVirt this is the log of virt-launcher. So a connection asks once.
 	unsupported atomic.Bool
 }
 
-// read returns a zero Bandwidth for a domain without a cgroup, and with libvirt's test driver, which
-// rejects the binding's flags.
+// read returns a zero Bandwidth for a domain without a cgroup, and with libvirt's test driver,
+// which rejects the binding's flags.
 func (r *bandwidthReader) read(
 	get func() (*libvirt.DomainSchedulerParameters, error),
 ) (virt.Bandwidth, error) {

@@ -57,8 +57,9 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [--image=ARCHIVE...] -- COMMAND [ARG...]",
 		Short: "Run a command of this machine with a new cluster, which ends with it",
-		Long: "Starts a control plane and KubeVirt's controllers on this machine and a node with\n" +
-			"virt-handler, and runs COMMAND with $KUBECONFIG and $" + throwaway.EnvNode + ".\n" +
+		Long: "Starts a control plane and KubeVirt's controllers on this machine and a node " +
+			"with\nvirt-handler, and runs COMMAND with $KUBECONFIG and $" +
+			throwaway.EnvNode + ".\n" +
 			"The cluster ends with the command. The exit code is the command's.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -52,7 +52,8 @@ func (d *Daemon) RequireAttach(t testing.TB) {
 	d.WithConnect(t, func(conn *libvirt.Connect) error {
 		version, err := conn.GetLibVersion()
 		if err == nil && version < 9_005_000 {
-			t.Skipf("libvirt %d refuses a maximum memory without slots: want 9005000 or newer", version)
+			t.Skipf("libvirt %d refuses a maximum memory without slots: want 9005000 or newer",
+				version)
 		}
 		return err
 	})
