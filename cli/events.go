@@ -19,9 +19,6 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// reporterPrefix starts the reporting controller of Mooring's Events.
-const reporterPrefix = "mooring.dev/"
-
 func (p *Program) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [POD]",
@@ -30,8 +27,8 @@ func (p *Program) eventsCommand() *cobra.Command {
 			"With -w it shows new events until interrupted. With -o json each line is a\n" +
 			"JSON object.\n\n" +
 			"On a node the events are the agent's. In a cluster they are Mooring's Events of\n" +
-			"the namespace: agents and the controller write them, and the cluster deletes\n" +
-			"them after an hour. It requires the verbs \"list\" and \"watch\" for events.",
+			"the namespace: agents, controller and webhooks write them, and the cluster\n" +
+			"deletes them after an hour. It requires the verbs \"list\" and \"watch\" for events.",
 		Args: between(0, 1, "at most one: POD"),
 	}
 	var flags viewFlags
@@ -127,7 +124,7 @@ func (p *Program) printClusterEvent(e *eventsv1.Event, output format, show event
 	bool, error,
 ) {
 	event := agentEvent(e)
-	if !strings.HasPrefix(e.ReportingController, reporterPrefix) || !isAbout(event, show.pod) {
+	if !agentapi.IsReporter(e.ReportingController) || !isAbout(event, show.pod) {
 		return false, nil
 	}
 	return true, p.printEvent(event, output)

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	reportingController = "mooring.dev/agent"
-	action              = "EnforceLauncherLimits"
+	action = "EnforceLauncherLimits"
 
 	// Longer ones are refused by the API server's validation.
 	maxNote     = 1024
@@ -40,7 +39,7 @@ func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event
 			Annotations: annotations(event),
 		},
 		EventTime:           metav1.NewMicroTime(event.Time),
-		ReportingController: reportingController,
+		ReportingController: agentapi.AgentReporter,
 		ReportingInstance:   truncate("mooring-agent-"+node, maxInstance),
 		Action:              action,
 		Reason:              string(event.Reason),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
 const (
@@ -24,8 +25,7 @@ const (
 	partTimeout = time.Minute
 	parallel    = 8
 
-	selector       = "app.kubernetes.io/name=mooring"
-	reporterPrefix = "mooring.dev/"
+	selector = "app.kubernetes.io/name=mooring"
 )
 
 // Part is a file of the archive.
@@ -142,7 +142,7 @@ func (d *Dump) events(ctx context.Context) ([]byte, error) {
 	}
 	kept := list.Items[:0]
 	for _, e := range list.Items {
-		if e.Namespace == d.Namespace || strings.HasPrefix(e.ReportingController, reporterPrefix) {
+		if e.Namespace == d.Namespace || agentapi.IsReporter(e.ReportingController) {
 			kept = append(kept, e)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/webhook"
@@ -25,9 +26,6 @@ import (
 
 // namespaceFile holds the name of the pod's namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// webhookReporter is the name of the webhooks in Events.
-const webhookReporter = "mooring-webhooks"
 
 // WebhookConfig holds the flags of the webhooks.
 type WebhookConfig struct {
@@ -118,7 +116,7 @@ func addWebhooks(
 		return nil, fmt.Errorf("webhooks: %w", err)
 	}
 	options := config.Webhook.options(namespace, config.Quota, logger)
-	options.Events = m.GetEventRecorder(webhookReporter)
+	options.Events = m.GetEventRecorder(agentapi.WebhookReporter)
 	if config.Mode == policy.Observe {
 		options.Observe = observe.New(options.Events, registry)
 	}

@@ -25,13 +25,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
 // Name is the controller's name in metrics, logs and Events.
-const Name = "mooring-quota"
+const Name = agentapi.ControllerReporter
 
 const (
 	// kindsPeriod is the period of checks for missing kinds.
