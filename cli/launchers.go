@@ -144,13 +144,17 @@ func plain(all []nodeLauncher) []agentapi.Launcher {
 	return launchers
 }
 
-// names returns the pods of launchers in the form of -o name.
+// names returns the pods of launchers in the form of -o name: one for each namespace and name.
 func names(all []nodeLauncher) []string {
 	var pods []string
+	last := agentapi.PodRef{}
 	for _, l := range all {
-		pods = append(pods, "pod/"+l.Pod.Name)
+		if l.Pod.Namespace != last.Namespace || l.Pod.Name != last.Name {
+			pods = append(pods, "pod/"+l.Pod.Name)
+		}
+		last = l.Pod
 	}
-	return slices.Compact(pods)
+	return pods
 }
 
 // writeNotes writes notes to the error output: the table lacks launchers.
