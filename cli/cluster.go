@@ -25,9 +25,14 @@ const kubeconfigFlag = "kubeconfig"
 // clusterFlags select an API server, or none.
 type clusterFlags struct {
 	kubeconfig, namespace string
+
+	// environmentFirst makes KUBECONFIG take precedence over an agent on this machine.
+	environmentFirst bool
 }
 
+// add adds the flags of a command that prefers a cluster.
 func (f *clusterFlags) add(cmd *cobra.Command) {
+	f.environmentFirst = true
 	cmd.Flags().StringVar(&f.kubeconfig, kubeconfigFlag, "",
 		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account; "+
 			"empty: ask the agent")
@@ -50,13 +55,29 @@ type cluster struct {
 	namespace string
 }
 
-// cluster returns the selected cluster; nil means the node's agent.
-func (p *Program) cluster(cmd *cobra.Command, f clusterFlags) (*cluster, error) {
-	if f.kubeconfig == "" && !selectsCluster(cmd) &&
-		(cmd.Flags().Changed(kubeconfigFlag) || !p.hasKubeconfig()) {
+// selectCluster returns the cluster for a command that can ask the node's agent as well; nil means
+// the agent. Flags decide first. A kubectl plugin prefers the cluster, and other names prefer an
+// agent on this machine.
+func (p *Program) selectCluster(cmd *cobra.Command, f clusterFlags) (*cluster, error) {
+	given := cmd.Flags().Changed
+	switch {
+	case f.kubeconfig != "", selectsCluster(cmd):
+	case given("socket"), given(kubeconfigFlag):
+		return nil, nil //nolint:nilnil // nil means the agent
+	case f.environmentFirst && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
+	case !p.isPlugin() && p.hasSocket(), !hasKubeconfig():
 		return nil, nil //nolint:nilnil // nil means the agent
 	}
 	return p.connect(f)
+}
+
+// requireCluster returns the cluster for a command without an agent.
+func (p *Program) requireCluster(cmd *cobra.Command, kubeconfig string) (*cluster, error) {
+	if kubeconfig == "" && !selectsCluster(cmd) &&
+		(cmd.Flags().Changed(kubeconfigFlag) || !hasKubeconfig()) {
+		return nil, usage("no cluster: want --%s FILE, or KUBECONFIG", kubeconfigFlag)
+	}
+	return p.connect(clusterFlags{kubeconfig: kubeconfig})
 }
 
 // connect returns the cluster of the flags, of KUBECONFIG or of kubectl's own kubeconfig.
@@ -80,14 +101,10 @@ func (p *Program) connect(f clusterFlags) (*cluster, error) {
 	return p.newCluster(config, namespace)
 }
 
-// hasKubeconfig reports whether a cluster is selected without a flag: by KUBECONFIG, or for a
-// kubectl plugin by kubectl's own kubeconfig.
-func (p *Program) hasKubeconfig() bool {
+// hasKubeconfig reports whether KUBECONFIG or kubectl's own kubeconfig exists.
+func hasKubeconfig() bool {
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		return true
-	}
-	if !p.isPlugin() {
-		return false
 	}
 	_, err := os.Stat(clientcmd.RecommendedHomeFile)
 	return err == nil

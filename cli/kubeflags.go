@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
@@ -57,19 +56,9 @@ func (p *Program) addNodeFlag(cmd *cobra.Command, f *viewFlags) {
 	completeFlag(cmd, "node", p.completeNodes(f))
 }
 
-// viewCluster returns the cluster for a command that can ask the node's agent as well; nil means
-// the agent. Flags decide first. A kubectl plugin prefers the cluster, and other names prefer an
-// agent on this machine.
+// viewCluster returns the cluster for a command that lists; nil means the agent.
 func (p *Program) viewCluster(cmd *cobra.Command, f viewFlags) (*cluster, error) {
-	given := cmd.Flags().Changed
-	switch {
-	case f.kubeconfig != "", selectsCluster(cmd):
-	case given("socket"), given(kubeconfigFlag):
-		return nil, nil //nolint:nilnil // nil means the agent
-	case !p.isPlugin() && p.hasSocket(), !p.hasAnyKubeconfig():
-		return nil, nil //nolint:nilnil // nil means the agent
-	}
-	return p.connect(f.clusterFlags)
+	return p.selectCluster(cmd, f.clusterFlags)
 }
 
 // selectsCluster reports whether a flag of kubectl other than --kubeconfig is given.
@@ -83,14 +72,6 @@ func (p *Program) isPlugin() bool {
 
 func (p *Program) hasSocket() bool {
 	_, err := os.Stat(p.socket)
-	return err == nil
-}
-
-func (p *Program) hasAnyKubeconfig() bool {
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
-		return true
-	}
-	_, err := os.Stat(clientcmd.RecommendedHomeFile)
 	return err == nil
 }
 

@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 	"github.com/mooring-vm/mooring/quota"
@@ -92,7 +90,7 @@ func (p *Program) quotaStatus(cmd *cobra.Command, o quotaOptions, namespace stri
 	if err := o.check(namespace); err != nil {
 		return err
 	}
-	c, err := p.quotaCluster(cmd, o.kubeconfig)
+	c, err := p.requireCluster(cmd, o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -108,20 +106,4 @@ func (p *Program) quotaStatus(cmd *cobra.Command, o quotaOptions, namespace stri
 		return writeJSON(p.Out, status)
 	}
 	return p.writeQuotaStatus(status)
-}
-
-// quotaCluster returns the selected cluster. An agent cannot answer, so the default is kubectl's
-// cluster under any program name.
-func (p *Program) quotaCluster(cmd *cobra.Command, kubeconfig string) (*cluster, error) {
-	if !cmd.Flags().Changed(kubeconfigFlag) && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) ==
-		"" {
-		if _, err := os.Stat(clientcmd.RecommendedHomeFile); err == nil {
-			kubeconfig = clientcmd.RecommendedHomeFile
-		}
-	}
-	c, err := p.cluster(cmd, clusterFlags{kubeconfig: kubeconfig})
-	if err == nil && c == nil {
-		return nil, usage("no cluster: want --%s FILE, or KUBECONFIG", kubeconfigFlag)
-	}
-	return c, err
 }

@@ -36,12 +36,13 @@ func (p *Program) resizeCommand() *cobra.Command {
 			"and this command prints its reports.\n\n" +
 			"With Kubernetes, the pod's annotations hold the desired size. The command\n" +
 			"patches only the annotations of the given flags, in the cluster of\n" +
-			"--kubeconfig, of KUBECONFIG, or for `kubectl mooring` in kubectl's cluster. It\n" +
-			"requires a role with the verb \"patch\" for pods. With --dry-run, the API\n" +
-			"server only checks the patch. If the pod runs on this node, its agent then\n" +
-			"requests a plan from the pod. --wait follows the agent's reports if the pod\n" +
-			"runs on this node, and otherwise the pod's Events: the plan at the start, and\n" +
-			"all steps at the end. Following Events requires the verb \"get\" for pods, and\n" +
+			"--kubeconfig, of KUBECONFIG, or of ~/.kube/config. With an agent on this\n" +
+			"machine only `kubectl mooring` uses ~/.kube/config. --socket selects the agent.\n" +
+			"The command requires a role with the verb \"patch\" for pods. With --dry-run,\n" +
+			"the API server only checks the patch. If the pod runs on this node, its agent\n" +
+			"then requests a plan from the pod. --wait follows the agent's reports if the\n" +
+			"pod runs on this node, and otherwise the pod's Events: the plan at the start,\n" +
+			"and all steps at the end. Following Events requires the verb \"get\" for pods, and\n" +
 			"\"list\" and \"watch\" for events. --wait accepts only Events of a new\n" +
 			"generation whose annotation\n" +
 			agentapi.DesiredKey + " has the values of the given flags.\n\n" +
@@ -66,7 +67,7 @@ func (p *Program) resizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c, err := p.cluster(cmd, flags.cluster)
+		c, err := p.selectCluster(cmd, flags.cluster)
 		if err != nil {
 			return err
 		}

@@ -166,15 +166,18 @@ func TestResizeSelectsClusterOrAgent(t *testing.T) {
 			[]string{"--kubeconfig="}, false},
 		"plugin without a cluster": {"kubectl-mooring", "", filepath.Join(t.TempDir(), "none"),
 			nil, false},
+		"environment, socket": {"mooring", s.kubeconfig, "", []string{"--socket", a.socket},
+			false},
+		"plugin, socket": {"kubectl-mooring", "", s.kubeconfig, []string{"--socket", a.socket},
+			false},
 	} {
 		t.Setenv(clientcmd.RecommendedConfigPathEnvVar, c.env)
 		clientcmd.RecommendedHomeFile = c.home
 		var out, errOut bytes.Buffer
 		program := testProgram(&out, &errOut)
-		program.Name = c.program
+		program.Name, program.defaultSocket = c.program, a.socket
 		code := program.Run(t.Context(),
-			append([]string{"resize", "--socket", a.socket, "-n", "vms", "vfio", "--vcpus", "4"},
-				c.args...))
+			append([]string{"resize", "-n", "vms", "vfio", "--vcpus", "4"}, c.args...))
 		want := "vms/vfio: requested 4 vCPUs\n"
 		if c.cluster {
 			want = "vms/vfio: annotated with 4 vCPUs\n"
@@ -183,6 +186,23 @@ func TestResizeSelectsClusterOrAgent(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q, %q; want %q", name, code, out.String(),
 				errOut.String(), want)
 		}
+	}
+}
+
+// TestResizeWithoutAgent uses kubectl's kubeconfig on a machine without an agent, as the commands
+// that list launchers do.
+func TestResizeWithoutAgent(t *testing.T) {
+	s := startAPIServer(t)
+	home := clientcmd.RecommendedHomeFile
+	t.Cleanup(func() { clientcmd.RecommendedHomeFile = home })
+	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, "")
+	clientcmd.RecommendedHomeFile = s.kubeconfig
+	var out, errOut bytes.Buffer
+	program := testProgram(&out, &errOut)
+	program.defaultSocket = filepath.Join(t.TempDir(), "none")
+	code := program.Run(t.Context(), []string{"resize", "vfio", "--vcpus", "4"})
+	if code != ExitOK || out.String() != "vms/vfio: annotated with 4 vCPUs\n" {
+		t.Errorf("exit code %d, %q, %q", code, out.String(), errOut.String())
 	}
 }
 

@@ -132,7 +132,7 @@ func (p *Program) uninstall(cmd *cobra.Command, o uninstallOptions) error {
 func (p *Program) uninstallCluster(
 	ctx context.Context, cmd *cobra.Command, o uninstallOptions, report uninstall.Report,
 ) error {
-	named, err := p.quotaCluster(cmd, o.kubeconfig)
+	named, err := p.requireCluster(cmd, o.kubeconfig)
 	if err != nil {
 		return err
 	}

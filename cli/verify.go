@@ -50,7 +50,7 @@ func (p *Program) verifyCommand() *cobra.Command {
 		if timeout <= 0 {
 			return usage("--timeout %s: want more than 0", timeout)
 		}
-		named, err := p.quotaCluster(cmd, kubeconfig)
+		named, err := p.requireCluster(cmd, kubeconfig)
 		if err != nil {
 			return err
 		}
