@@ -112,7 +112,9 @@ func (p *Program) Command() *cobra.Command {
 		"the agent's socket")
 	p.kube = newKubeFlags()
 	p.kube.AddFlags(root.PersistentFlags())
-	completeFlag(root, "context", p.completeContexts)
+	completeFlag(root, "context", p.completeKubeconfig(contexts))
+	completeFlag(root, "cluster", p.completeKubeconfig(clusters))
+	completeFlag(root, "user", p.completeKubeconfig(users))
 	root.AddCommand(p.statusCommand(), p.psCommand(), p.topCommand(), p.inspectCommand(),
 		p.eventsCommand(), p.watchCommand())
 	root.AddCommand(p.leaseCommand(), p.resizeCommand(), p.versionCommand())

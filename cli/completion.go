@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // completion returns the values for an argument or a flag. Errors give no value: the shell has no
@@ -100,18 +102,24 @@ func (p *Program) completeNamespaces(f *viewFlags) completion {
 	})
 }
 
-// completeContexts completes the contexts of the kubeconfig.
-func (p *Program) completeContexts(cmd *cobra.Command, args []string, typed string) (
-	[]string, cobra.ShellCompDirective,
-) {
-	return complete(func(*cobra.Command, string) []string {
+// completeKubeconfig completes names in the kubeconfig.
+func (p *Program) completeKubeconfig(names func(*clientcmdapi.Config) iter.Seq[string]) completion {
+	return complete(func(cmd *cobra.Command, _ string) []string {
+		if f := cmd.Flag(kubeconfigFlag); f != nil {
+			path := f.Value.String()
+			p.kube.KubeConfig = &path
+		}
 		config, err := p.kube.ToRawKubeConfigLoader().RawConfig()
 		if err != nil {
 			return nil
 		}
-		return slices.Collect(maps.Keys(config.Contexts))
-	})(cmd, args, typed)
+		return slices.Collect(names(&config))
+	})
 }
+
+func contexts(config *clientcmdapi.Config) iter.Seq[string] { return maps.Keys(config.Contexts) }
+func clusters(config *clientcmdapi.Config) iter.Seq[string] { return maps.Keys(config.Clusters) }
+func users(config *clientcmdapi.Config) iter.Seq[string]    { return maps.Keys(config.AuthInfos) }
 
 // completionContext is the context of the command; cobra has none for a completion.
 func completionContext(cmd *cobra.Command) context.Context {

@@ -7,24 +7,31 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
 
-// newKubeFlags returns kubectl's flags for the choice of cluster and user. Commands add kubeconfig
-// and namespace themselves.
+// newKubeFlags returns kubectl's flags for the connection to a cluster. Commands add kubeconfig and
+// namespace themselves.
 func newKubeFlags() *genericclioptions.ConfigFlags {
 	empty := func() *string { return new(string) }
 	return &genericclioptions.ConfigFlags{
-		Context: empty(), ClusterName: empty(), AuthInfoName: empty(), Impersonate: empty(),
-		ImpersonateGroup: &[]string{}, Timeout: empty(),
+		Context: empty(), ClusterName: empty(), AuthInfoName: empty(), Timeout: empty(),
+		APIServer: empty(), TLSServerName: empty(), Insecure: new(bool), CAFile: empty(),
+		CertFile: empty(), KeyFile: empty(), BearerToken: empty(),
+		Impersonate: empty(), ImpersonateUID: empty(), ImpersonateGroup: &[]string{},
+		ImpersonateUserExtra: &[]string{},
 	}
 }
 
 // kubeFlagNames are the flags of newKubeFlags.
-func kubeFlagNames() []string {
-	return []string{"context", "cluster", "user", "as", "as-group", "request-timeout"}
+func kubeFlagNames() (names []string) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	newKubeFlags().AddFlags(flags)
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
 }
 
 // viewFlags select the agent or a cluster, and the launchers of namespaces.
