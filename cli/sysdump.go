@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-vm/mooring/cli/sysdump"
 	"github.com/mooring-vm/mooring/cli/uninstall"
@@ -18,20 +23,22 @@ func (p *Program) sysdumpCommand() *cobra.Command {
 		Use:   "sysdump",
 		Short: "Collect the state of Mooring in a cluster in one archive",
 		Long: "Writes a tar.gz with versions, Mooring's objects, Events and ConfigMaps, its\n" +
-			"workloads and pods with their logs, the launchers, and the findings of the\n" +
-			"doctor on each node. It reads no Secrets, and removes tokens and private keys\n" +
-			"from texts. Names of nodes, namespaces and pods stay: read it before you share\n" +
-			"it.\n\n" +
+			"workloads and pods with their logs, its webhook configurations, the\n" +
+			"ResourceQuotas of namespaces with MigrationReservations, the launchers, and the\n" +
+			"findings of the doctor on each node. It reads no Secrets, and removes tokens and\n" +
+			"private keys from texts. Names of nodes, namespaces and pods stay: read it\n" +
+			"before you share it.\n\n" +
 			"A part that cannot be read does not end the dump: the file errors.txt in the\n" +
 			"archive has the reasons. It requires the role view in the cluster, and the\n" +
-			"rights of `doctor --all-nodes`.",
+			"rights of `doctor --all-nodes`. Nodes and webhook configurations require the\n" +
+			"verb \"list\" for them.",
 		Args: between(0, 0, "none"),
 	}
 	var flags viewFlags
 	var namespace, file string
 	flags.addCluster(cmd)
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", uninstall.DefaultNamespace,
-		"`namespace` of Mooring's pods")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "",
+		"`namespace` of Mooring's pods (default: that with most pods of Mooring)")
 	cmd.Flags().StringVarP(&file, "file", "f", "",
 		"new `file` (default: mooring-sysdump-TIME.tar.gz)")
 	completeFlag(cmd, "namespace", p.completeNamespaces(&flags))
@@ -40,9 +47,43 @@ func (p *Program) sysdumpCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if namespace == "" {
+			namespace = p.mooringNamespace(cmd.Context(), c)
+		}
 		return p.sysdump(cmd.Context(), c, namespace, file)
 	}
 	return cmd
+}
+
+// mooringNamespace returns the namespace with most pods of Mooring. It reports other namespaces
+// with such pods. Without an answer it returns the namespace of the documentation.
+func (p *Program) mooringNamespace(ctx context.Context, c *cluster) string {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	list, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{LabelSelector: sysdump.Selector})
+	if err != nil {
+		err = clusterError(err, "list", "pods", "find the namespace of Mooring's pods")
+		fmt.Fprintf(p.ErrOut, "%s: using namespace %s\n", oneLine(err.Error()),
+			uninstall.DefaultNamespace)
+		return uninstall.DefaultNamespace
+	}
+	count := map[string]int{}
+	for i := range list.Items {
+		count[list.Items[i].Namespace]++
+	}
+	found := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	switch len(found) {
+	case 0:
+		return uninstall.DefaultNamespace
+	case 1:
+	default:
+		fmt.Fprintf(p.ErrOut, "pods of Mooring are in several namespaces, %s: using %s, -n selects "+
+			"another one\n", oneLine(strings.Join(found, " and ")), oneLine(found[0]))
+	}
+	return found[0]
 }
 
 func (p *Program) sysdump(ctx context.Context, c *cluster, namespace, file string) (err error) {

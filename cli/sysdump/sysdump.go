@@ -2,8 +2,11 @@ package sysdump
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,18 +18,23 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
 const (
+	// Selector selects the objects of the installation.
+	Selector = "app.kubernetes.io/name=mooring"
+
 	// Limit is the default bound of the content, in bytes before compression.
 	Limit = 256 << 20
 
 	maxLog      = 2 << 20 // bytes of the log of one container
 	partTimeout = time.Minute
 	parallel    = 8
-
-	selector = "app.kubernetes.io/name=mooring"
 )
+
+// reservations is the resource of MigrationReservations.
+const reservations = "migrationreservations"
 
 // Part is a file of the archive.
 type Part struct {
@@ -54,8 +62,12 @@ func (d *Dump) Progress() (done, all int64) { return d.done.Load(), d.all.Load()
 func (d *Dump) Write(ctx context.Context, w io.Writer, dir string) (missing []string, err error) {
 	a := newArchive(w, dir, d.Now, d.Limit)
 	pods, podsErr := d.pods(ctx)
-	if podsErr != nil {
+	switch {
+	case podsErr != nil:
 		a.fail("logs", podsErr)
+	case len(pods) == 0:
+		a.fail("logs", fmt.Errorf("no pod of Mooring in namespace %s: want --namespace with the "+
+			"namespace of the installation", d.Namespace))
 	}
 	parts := append(d.objects(), d.Extra...)
 	for i := range pods {
@@ -95,7 +107,7 @@ func (d *Dump) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-func mooring() metav1.ListOptions { return metav1.ListOptions{LabelSelector: selector} }
+func mooring() metav1.ListOptions { return metav1.ListOptions{LabelSelector: Selector} }
 
 // objects returns the objects of Mooring, and of its installation. Secrets are none of them.
 func (d *Dump) objects() []Part {
@@ -119,9 +131,18 @@ func (d *Dump) objects() []Part {
 		{"deployments.yaml", func(ctx context.Context) ([]byte, error) {
 			return asYAML(d.Client.AppsV1().Deployments(in).List(ctx, mooring()))
 		}},
+		{"validatingwebhookconfigurations.yaml", func(ctx context.Context) ([]byte, error) {
+			return asYAML(d.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().
+				List(ctx, mooring()))
+		}},
+		{"mutatingwebhookconfigurations.yaml", func(ctx context.Context) ([]byte, error) {
+			return asYAML(d.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().
+				List(ctx, mooring()))
+		}},
 		{"events.yaml", d.events},
+		{"resourcequotas.yaml", d.quotas},
 	}
-	for _, resource := range []string{"nodepolicies", "nodestates", "migrationreservations"} {
+	for _, resource := range []string{"nodepolicies", "nodestates", reservations} {
 		parts = append(parts, Part{resource + ".yaml", func(ctx context.Context) ([]byte, error) {
 			text, err := d.Mooring.Get().Resource(resource).SetHeader("Accept", "application/json").
 				Do(ctx).Raw()
@@ -148,6 +169,32 @@ func (d *Dump) events(ctx context.Context) ([]byte, error) {
 	}
 	list.Items = kept
 	return asYAML(list, nil)
+}
+
+// quotas returns the ResourceQuotas of the namespaces with reservations. An error about one
+// namespace does not hide the quotas of another.
+func (d *Dump) quotas(ctx context.Context) ([]byte, error) {
+	var reserved v1alpha1.MigrationReservationList
+	if err := d.Mooring.Get().Resource(reservations).Do(ctx).Into(&reserved); err != nil {
+		return nil, err
+	}
+	namespaces := map[string]bool{}
+	for i := range reserved.Items {
+		namespaces[reserved.Items[i].Namespace] = true
+	}
+	all := corev1.ResourceQuotaList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ResourceQuotaList"}}
+	var errs []error
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		list, err := d.Client.CoreV1().ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("namespace %s: %w", namespace, err))
+			continue
+		}
+		all.Items = append(all.Items, list.Items...)
+	}
+	text, err := asYAML(all, nil)
+	return text, errors.Join(append(errs, err)...)
 }
 
 // logs returns the logs of a pod's containers. After a restart it adds the previous log.
