@@ -35,7 +35,7 @@ func stateList(states []v1alpha1.NodeState) v1alpha1.NodeStateList {
 // serveCluster serves an answer for each path, and 404 for all other paths.
 func serveCluster(t *testing.T, answers map[string]any) {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.URL.Path]
 		if !ok {
 			http.NotFound(w, r)
@@ -46,6 +46,12 @@ func serveCluster(t *testing.T, answers map[string]any) {
 			t.Error(err)
 		}
 	}))
+}
+
+// serveHandler makes an API server the cluster of KUBECONFIG.
+func serveHandler(t *testing.T, handler http.Handler) {
+	t.Helper()
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "config")
 	config := "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: " +

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -62,30 +63,105 @@ func (p *Program) events(cmd *cobra.Command, flags viewFlags, output format, pod
 
 func (p *Program) clusterEvents(ctx context.Context, c *cluster, output format, show eventFilter,
 	follow bool) error {
-	list, err := c.listEvents(ctx, show.namespace)
-	if err != nil {
+	f := &eventFollower{Program: p, cluster: c, output: output, show: show}
+	version, err := f.list(ctx)
+	switch {
+	case err != nil:
 		return err
+	case follow:
+		return f.follow(ctx, version)
+	case len(f.shown) == 0:
+		fmt.Fprintln(p.ErrOut, "no events of Mooring in the cluster or the namespace")
+	}
+	return nil
+}
+
+// eventFollower prints Mooring's Events of a cluster, each version of an Event once.
+type eventFollower struct {
+	*Program
+	cluster *cluster
+	output  format
+	show    eventFilter
+	shown   map[types.UID]string // resourceVersion of each printed Event that exists
+}
+
+// list prints the new Events, the oldest first. It returns the version at which a watch continues.
+func (f *eventFollower) list(ctx context.Context) (version string, err error) {
+	list, err := f.cluster.listEvents(ctx, f.show.namespace)
+	if err != nil {
+		return "", err
 	}
 	slices.SortStableFunc(list.Items, func(a, b eventsv1.Event) int {
 		return cmp.Or(lastTime(&a).Compare(lastTime(&b)), cmp.Compare(a.Name, b.Name))
 	})
-	shown := 0
+	before := f.shown
+	f.shown = map[types.UID]string{} // without Events that the cluster has deleted
 	for i := range list.Items {
-		written, err := p.printClusterEvent(&list.Items[i], output, show)
-		if err != nil {
+		e := &list.Items[i]
+		if version, ok := before[e.UID]; ok {
+			f.shown[e.UID] = version
+		}
+		if err := f.print(e); err != nil {
+			return "", err
+		}
+	}
+	return list.ResourceVersion, nil
+}
+
+// follow prints new Events until ctx ends. It lists again after the end of a watch and after
+// failures. It returns a permanent error.
+func (f *eventFollower) follow(ctx context.Context, version string) error {
+	var o outage
+	err := f.watch(ctx, &o, version)
+	for ctx.Err() == nil {
+		if err := f.retry(ctx, &o, err); err != nil {
+			return unlessDone(ctx, err)
+		}
+		if version, err = f.list(ctx); err == nil {
+			err = f.watch(ctx, &o, version)
+		}
+	}
+	return nil
+}
+
+// watch prints new Events until the watch ends.
+func (f *eventFollower) watch(ctx context.Context, o *outage, version string) error {
+	w, err := f.cluster.EventsV1().Events(f.show.namespace).Watch(ctx,
+		metav1.ListOptions{ResourceVersion: version})
+	if err != nil {
+		return clusterError(err, "watch", "events", "follow the Events")
+	}
+	defer w.Stop()
+	o.end()
+	for change := range w.ResultChan() {
+		event, ok := change.Object.(*eventsv1.Event)
+		switch {
+		case !ok:
+			continue
+		case change.Type == watch.Deleted:
+			delete(f.shown, event.UID)
+			continue
+		}
+		if err := f.print(event); err != nil {
 			return err
 		}
-		if written {
-			shown++
-		}
 	}
-	if !follow {
-		if shown == 0 {
-			fmt.Fprintln(p.ErrOut, "no events of Mooring in the cluster or the namespace")
-		}
+	return nil
+}
+
+// print prints an Event of Mooring, unless it has printed this version.
+func (f *eventFollower) print(e *eventsv1.Event) error {
+	event := agentEvent(e)
+	version, before := f.shown[e.UID]
+	if before && version == e.ResourceVersion ||
+		!agentapi.IsReporter(e.ReportingController) || !isAbout(event, f.show.pod) {
 		return nil
 	}
-	return p.followClusterEvents(ctx, c, output, show, list.ResourceVersion)
+	f.shown[e.UID] = e.ResourceVersion
+	if err := f.printEvent(event, f.output); err != nil {
+		return &outputError{err}
+	}
+	return nil
 }
 
 func (c *cluster) listEvents(ctx context.Context, namespace string) (*eventsv1.EventList, error) {
@@ -93,41 +169,6 @@ func (c *cluster) listEvents(ctx context.Context, namespace string) (*eventsv1.E
 	defer cancel()
 	list, err := c.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
 	return list, clusterError(err, "list", "events", "read the Events")
-}
-
-// followClusterEvents shows new Events until ctx or the watch ends.
-func (p *Program) followClusterEvents(ctx context.Context, c *cluster, output format,
-	show eventFilter, from string) error {
-	w, err := c.EventsV1().Events(show.namespace).Watch(ctx,
-		metav1.ListOptions{ResourceVersion: from})
-	if err != nil {
-		return clusterError(err, "watch", "events", "follow the Events")
-	}
-	defer w.Stop()
-	for change := range w.ResultChan() {
-		event, ok := change.Object.(*eventsv1.Event)
-		if !ok || change.Type == watch.Deleted {
-			continue
-		}
-		if _, err := p.printClusterEvent(event, output, show); err != nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return errWatchEnded
-}
-
-// printClusterEvent reports whether it has printed the Event: others are not Mooring's.
-func (p *Program) printClusterEvent(e *eventsv1.Event, output format, show eventFilter) (
-	bool, error,
-) {
-	event := agentEvent(e)
-	if !agentapi.IsReporter(e.ReportingController) || !isAbout(event, show.pod) {
-		return false, nil
-	}
-	return true, p.printEvent(event, output)
 }
 
 // agentEvent returns an Event in the form of the agent's socket. Events about other objects than

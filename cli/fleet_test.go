@@ -29,15 +29,3 @@ func TestFaultyStateOfANode(t *testing.T) {
 		t.Errorf("notes %q", v.notes)
 	}
 }
-
-// TestNotesOfAWatch repeats a note with another age.
-func TestNotesOfAWatch(t *testing.T) {
-	seen := map[string]string{}
-	for i, age := range []string{"4m", "5m"} {
-		v := &view{notes: []string{"no answer from node a: its last state is of " + age + " ago"}}
-		v.keepChanged(seen)
-		if got := len(v.notes); got != 1-i {
-			t.Errorf("%s: %d notes", age, got)
-		}
-	}
-}

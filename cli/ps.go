@@ -36,14 +36,14 @@ func (p *Program) psCommand() *cobra.Command {
 	p.addViewFlags(cmd, &flags)
 	p.addNodeFlag(cmd, &flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return p.list(cmd, flags, &output, p.writePs)
+		return p.list(cmd, flags, &output, (*Program).writePs)
 	}
 	return cmd
 }
 
 // list writes the launchers of the flags, and with -w again each one that changes.
 func (p *Program) list(cmd *cobra.Command, flags viewFlags, output *outputFlags,
-	write func(*view, *outputFlags) error) error {
+	write viewWriter) error {
 	c, err := p.viewCluster(cmd, flags)
 	if err != nil {
 		return err
@@ -56,13 +56,17 @@ func (p *Program) list(cmd *cobra.Command, flags viewFlags, output *outputFlags,
 		return v, err
 	}
 	if output.watch {
-		return p.watchView(cmd.Context(), c, read, output, write)
+		w := &viewWatch{Program: p, read: read, write: write, output: output, started: p.Now(),
+			open: func(ctx context.Context) (<-chan struct{}, func(), error) {
+				return p.changes(ctx, c)
+			}}
+		return w.run(cmd.Context())
 	}
 	v, err := read(cmd.Context())
 	if err != nil {
 		return err
 	}
-	return write(v, output)
+	return write(p, v, output)
 }
 
 func (p *Program) writePs(v *view, output *outputFlags) error {

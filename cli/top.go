@@ -29,7 +29,7 @@ func (p *Program) topCommand() *cobra.Command {
 	p.addViewFlags(cmd, &flags)
 	p.addNodeFlag(cmd, &flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return p.list(cmd, flags, &output, p.writeTop)
+		return p.list(cmd, flags, &output, (*Program).writeTop)
 	}
 	return cmd
 }

@@ -2,8 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
+	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,87 +12,159 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// errWatchEnded is the end of a watch by the API server.
-var errWatchEnded = errors.New("the API server ended the watch: run the command again")
+// watchPeriod is the longest time between two reads with -w. A node that falls silent writes no
+// state, so no watch reports it.
+const watchPeriod = time.Minute
 
-// watchPause is the least time between two reads with -w. In a large cluster some node changes all
-// the time.
-const watchPause = 2 * time.Second
+// viewWriter writes the launchers of a view in the form of one command.
+type viewWriter func(*Program, *view, *outputFlags) error
 
-// watchView writes the launchers, and again each one that changes, until ctx ends.
-func (p *Program) watchView(ctx context.Context, c *cluster,
-	read func(context.Context) (*view, error), output *outputFlags,
-	write func(*view, *outputFlags) error) error {
-	changed, end, err := p.changes(ctx, c)
+// viewWatch writes the launchers of a view, and again each one that changes.
+type viewWatch struct {
+	*Program
+	read   func(context.Context) (*view, error)
+	open   func(context.Context) (changed <-chan struct{}, end func(), err error)
+	write  viewWriter
+	output *outputFlags
+
+	started time.Time           // ages of compared rows refer to this time
+	rows    map[string]shownRow // of listed launchers
+	notes   map[string]bool     // subjects of the present notes
+	written bool                // the first list was written
+}
+
+// shownRow is a launcher in the output.
+type shownRow struct {
+	name string
+	text string // without ages
+}
+
+// run writes launchers until ctx ends. It retries after failures. It returns an error before the
+// first list, and a permanent error at any time.
+func (w *viewWatch) run(ctx context.Context) error {
+	var o outage
+	for {
+		err := w.follow(ctx, &o)
+		if err != nil && !w.written {
+			return unlessDone(ctx, err)
+		}
+		if err := w.retry(ctx, &o, err); err != nil || ctx.Err() != nil {
+			return unlessDone(ctx, err)
+		}
+	}
+}
+
+// follow opens a watch and writes launchers until the watch ends.
+func (w *viewWatch) follow(ctx context.Context, o *outage) error {
+	changed, end, err := w.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	seen := map[string]string{}
-	for ctx.Err() == nil {
-		v, err := read(ctx)
+	for {
+		v, err := w.read(ctx)
 		if err != nil {
-			return unlessDone(ctx, err)
+			return err
 		}
-		first := len(seen) == 0
-		v.keepChanged(seen)
-		if len(v.launchers) > 0 || first {
-			if err := write(v, output); err != nil {
-				return err
-			}
-			output.noHeaders = output.noHeaders || len(v.launchers) > 0
+		o.end()
+		if err := w.show(v); err != nil {
+			return &outputError{err}
 		}
 		select {
 		case <-ctx.Done():
+			return nil
 		case _, ok := <-changed:
-			if !ok && ctx.Err() == nil {
-				return errWatchEnded
+			if !ok {
+				return nil
 			}
+		case <-time.After(watchPeriod):
 		}
 		sleep(ctx, watchPause)
+	}
+}
+
+// show writes the changes since the last view, or the whole first view.
+func (w *viewWatch) show(v *view) error {
+	gone, err := w.keepChanged(v)
+	if err != nil {
+		return err
+	}
+	if len(v.launchers) > 0 || !w.written {
+		if err := w.write(w.Program, v, w.output); err != nil {
+			return err
+		}
+	} else {
+		w.writeNotes(v.notes)
+	}
+	w.written = true
+	w.output.noHeaders = w.output.noHeaders || len(v.launchers) > 0
+	for _, name := range gone {
+		w.writeNotes([]string{"no longer listed: " + name})
 	}
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// unlessDone returns nil after the end of ctx, as for an interrupt.
-func unlessDone(ctx context.Context, err error) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	default:
-		return err
-	}
-}
-
-// keepChanged keeps the launchers that differ from seen, and enters them there. A note comes once: its
-// text before the colon names the subject, and the rest may have an age.
-func (v *view) keepChanged(seen map[string]string) {
-	kept := []nodeLauncher{}
+// keepChanged keeps the launchers and notes with new output. It returns the names of launchers that
+// have left the list.
+func (w *viewWatch) keepChanged(v *view) (gone []string, err error) {
+	rows, kept := map[string]shownRow{}, []nodeLauncher{}
+	listed := map[string]bool{}
 	for _, l := range v.launchers {
-		key := l.Node + "/" + l.Pod.UID + "/" + l.Container.Name
-		text, err := json.Marshal(l)
-		if err != nil || seen[key] != string(text) {
-			seen[key] = string(text)
+		row := shownRow{name: l.Pod.Namespace + "/" + l.Pod.Name + "/" + l.Container.Name}
+		if l.Node != "" {
+			row.name += " on node " + l.Node
+		}
+		if row.text, err = w.text(v, l); err != nil {
+			return nil, err
+		}
+		if row.text == "" {
+			continue // the command does not show it
+		}
+		key := l.Node + "/" + l.Pod.UID + "/" + l.Container.Name + "/" + l.Container.ID
+		if w.rows[key].text != row.text {
 			kept = append(kept, l)
 		}
+		rows[key], listed[row.name] = row, true
 	}
-	v.launchers = kept
-	notes := v.notes[:0]
-	for _, note := range v.notes {
-		subject, _, _ := strings.Cut(note, ":")
-		if key := "note " + subject; seen[key] == "" {
-			seen[key] = note
-			notes = append(notes, note)
+	for _, key := range slices.Sorted(maps.Keys(w.rows)) {
+		if name := w.rows[key].name; !listed[name] {
+			listed[name] = true // once for all launchers of this name
+			gone = append(gone, name)
 		}
 	}
-	v.notes = notes
+	v.launchers, w.rows = kept, rows
+	w.keepNewNotes(v)
+	return gone, nil
+}
+
+// keepNewNotes keeps the notes with a new subject: the text before the colon. The rest may have an
+// age.
+func (w *viewWatch) keepNewNotes(v *view) {
+	present, kept := map[string]bool{}, []string{}
+	for _, note := range v.notes {
+		subject, _, _ := strings.Cut(note, ":")
+		if !w.notes[subject] {
+			kept = append(kept, note)
+		}
+		present[subject] = true
+	}
+	v.notes, w.notes = kept, present
+}
+
+// text returns a launcher as the command writes it, with the same ages at all times.
+func (w *viewWatch) text(v *view, l nodeLauncher) (string, error) {
+	if l.Heartbeat != nil && l.Heartbeat.Age != nil {
+		heartbeat := *l.Heartbeat
+		heartbeat.Age = new(float64)
+		l.Heartbeat = &heartbeat
+	}
+	var out strings.Builder
+	p, flags := *w.Program, *w.output
+	p.Out, p.ErrOut, p.Now = &out, io.Discard, func() time.Time { return w.started }
+	flags.noHeaders = true
+	one := &view{launchers: []nodeLauncher{l}, inCluster: v.inCluster}
+	err := w.write(&p, one, &flags)
+	return out.String(), err
 }
 
 // changes returns a channel with a value for each possible change, and a function that ends it. The
