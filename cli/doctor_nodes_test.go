@@ -21,18 +21,35 @@ import (
 // startFleet serves states of nodes and pods of agents to the CLI.
 func startFleet(t *testing.T, states []v1alpha1.NodeState, pods []corev1.Pod) {
 	t.Helper()
-	serveCluster(t, map[string]any{statesPath: stateList(states), "/api/v1/pods": corev1.PodList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods}})
+	serveCluster(t, fleetAnswers(states, pods))
 }
 
-const statesPath = "/apis/mooring.dev/v1alpha1/nodestates"
+// fleetAnswers returns the answers of a cluster without DaemonSets and Deployments.
+func fleetAnswers(states []v1alpha1.NodeState, pods []corev1.Pod) map[string]any {
+	return map[string]any{
+		statesPath: stateList(states),
+		podsOfAll: corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+			Items: pods},
+		daemonSetsPath:  daemonSetList(),
+		deploymentsPath: deploymentList(),
+	}
+}
+
+// Paths of lists of all namespaces.
+const (
+	statesPath      = "/apis/mooring.dev/v1alpha1/nodestates"
+	podsOfAll       = "/api/v1/pods"
+	daemonSetsPath  = "/apis/apps/v1/daemonsets"
+	deploymentsPath = "/apis/apps/v1/deployments"
+)
 
 func stateList(states []v1alpha1.NodeState) v1alpha1.NodeStateList {
 	return v1alpha1.NodeStateList{TypeMeta: metav1.TypeMeta{APIVersion: "mooring.dev/v1alpha1",
 		Kind: "NodeStateList"}, Items: states}
 }
 
-// serveCluster serves an answer for each path, and 404 for all other paths.
+// serveCluster serves an answer for each path, and 404 for all other paths. A *metav1.Status is a
+// refusal, and a func() any returns the answer to each request.
 func serveCluster(t *testing.T, answers map[string]any) {
 	t.Helper()
 	serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,6 +59,12 @@ func serveCluster(t *testing.T, answers map[string]any) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
+		if read, ok := answer.(func() any); ok {
+			answer = read()
+		}
+		if status, refused := answer.(*metav1.Status); refused {
+			w.WriteHeader(int(status.Code))
+		}
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
 			t.Error(err)
 		}

@@ -79,15 +79,23 @@ func (f *fleet) view(namespace string) *view {
 
 // gaps describes the launchers that the fleet lacks.
 func (f *fleet) gaps() []string {
-	notes := slices.Clone(f.notes)
+	notes := slices.Concat(f.notes, f.silences())
+	for _, n := range f.nodes {
+		if n.state != nil && n.state.Status.OmittedLaunchers > 0 {
+			notes = append(notes, fmt.Sprintf("node %s has %d more launchers than its state lists",
+				n.name, n.state.Status.OmittedLaunchers))
+		}
+	}
+	return notes
+}
+
+// silences describes the nodes without an answer.
+func (f *fleet) silences() []string {
+	var notes []string
 	for _, n := range f.nodes {
 		if n.answer == answerNone ||
 			n.answer == answerNoAgent && len(n.state.Status.Launchers) > 0 {
 			notes = append(notes, fmt.Sprintf("no answer from node %s: %s", n.name, n.reason))
-		}
-		if n.state != nil && n.state.Status.OmittedLaunchers > 0 {
-			notes = append(notes, fmt.Sprintf("node %s has %d more launchers than its state lists",
-				n.name, n.state.Status.OmittedLaunchers))
 		}
 	}
 	return notes

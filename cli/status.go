@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +24,12 @@ const (
 
 // statusJSON is the output of `status -o json`: a stable contract. Its lists are never null.
 type statusJSON struct {
-	Healthy  bool          `json:"healthy"` // every node with an agent is ready
-	Nodes    []nodeJSON    `json:"nodes"`
-	Refusals []refusalJSON `json:"refusals"`
-	Notes    []string      `json:"notes"` // unread parts, with reasons
+	// every node with an agent is ready, and every component
+	Healthy    bool            `json:"healthy"`
+	Nodes      []nodeJSON      `json:"nodes"`
+	Components []componentJSON `json:"components"` // empty without a cluster
+	Refusals   []refusalJSON   `json:"refusals"`
+	Notes      []string        `json:"notes"` // unread parts, with reasons
 }
 
 // nodeJSON is a node with an agent. Without an answer, the figures are those of its last one.
@@ -52,7 +55,7 @@ type refusalJSON struct {
 	Reason  string          `json:"reason"`
 }
 
-// unhealthyError reports nodes that are not ready.
+// unhealthyError reports nodes and components that are not ready.
 type unhealthyError struct{ message string }
 
 func (e *unhealthyError) Error() string { return e.message }
@@ -62,22 +65,25 @@ func (p *Program) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show whether Mooring is installed and healthy, and its refusals",
 		Long: "Shows each node with an agent: whether it is ready, its policy mode, version\n" +
-			"and launchers. Then shows each refused launcher with the reason. NoAnswer is a\n" +
-			"node whose agent wrote no state in the last three minutes, although it is to\n" +
-			"run there. NoAgent is a node that had a pod of the agent, and has none now: it\n" +
-			"does not count. Without a cluster it shows this node.\n\n" +
-			"Exit code 1: a node is not ready or does not answer, or no node has an agent.\n" +
-			"--wait waits until all nodes are ready. In a cluster it requires the role\n" +
-			"mooring-view, and the verb \"list\" for pods.",
+			"and launchers. NoAnswer is a node whose agent wrote no state in the last three\n" +
+			"minutes, although it is to run there. NoAgent is a node that had a pod of the\n" +
+			"agent, and has none now: it does not count. Then shows the ready pods of each\n" +
+			"DaemonSet and Deployment of Mooring: agent, fence and controller, which serves\n" +
+			"the webhooks. Then shows each refused launcher with the reason. Without a\n" +
+			"cluster it shows this node.\n\n" +
+			"Exit code 1: a node or a component is not ready, a node does not answer, or no\n" +
+			"node has an agent. --wait waits until all are ready. In a cluster it requires\n" +
+			"the role mooring-view, and the verb \"list\" for pods, daemonsets and\n" +
+			"deployments. -o wide adds the image of each component.",
 		Args: between(0, 0, "none"),
 	}
 	var flags viewFlags
 	var output outputFlags
 	var wait bool
 	var timeout time.Duration
-	output.add(cmd, formatTable)
+	output.add(cmd, formatTable, formatWide)
 	flags.addCluster(cmd)
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until every node is ready")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until every node and component is ready")
 	cmd.Flags().DurationVar(&timeout, "timeout", statusTimeout, "maximum wait")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := p.viewCluster(cmd, flags)
@@ -103,7 +109,7 @@ func (p *Program) status(ctx context.Context, c *cluster, output *outputFlags) e
 	return p.writeStatus(s, output)
 }
 
-// awaitHealth reads until all nodes are ready, and reports each change of the reason to wait.
+// awaitHealth reads until all nodes and components are ready, and reports each change of the reason to wait.
 func (p *Program) awaitHealth(ctx context.Context, c *cluster, output *outputFlags,
 	timeout time.Duration) error {
 	deadline, cancel := context.WithTimeout(ctx, timeout)
@@ -153,10 +159,19 @@ func (p *Program) readStatus(ctx context.Context, c *cluster) (*statusJSON, erro
 	}
 	v := f.view("")
 	s := newStatus(v.launchers)
-	s.Notes = append(s.Notes, f.notes...)
 	for _, n := range f.nodes {
-		s.add(nodeOfFleet(n))
+		s.Nodes = append(s.Nodes, nodeOfFleet(n))
 	}
+	silences := f.silences() // the nodes have these reasons
+	for _, note := range v.notes {
+		if !slices.Contains(silences, note) {
+			s.Notes = append(s.Notes, note)
+		}
+	}
+	if err := c.addComponents(ctx, s); err != nil {
+		return nil, err
+	}
+	s.Healthy = s.problem() == nil
 	return s, nil
 }
 
@@ -181,7 +196,8 @@ func (p *Program) readNodeStatus(ctx context.Context) (*statusJSON, error) {
 	for _, l := range v.launchers {
 		n.count(l)
 	}
-	s.add(n)
+	s.Nodes = append(s.Nodes, n)
+	s.Healthy = s.problem() == nil
 	return s, nil
 }
 
@@ -213,9 +229,10 @@ func nodeOfFleet(n fleetNode) nodeJSON {
 	return j
 }
 
-// newStatus returns a status with the refusals of launchers, and without nodes.
+// newStatus returns a status with the refusals of launchers, without nodes and components.
 func newStatus(launchers []nodeLauncher) *statusJSON {
-	s := &statusJSON{Nodes: []nodeJSON{}, Refusals: []refusalJSON{}, Notes: []string{}}
+	s := &statusJSON{Nodes: []nodeJSON{}, Components: []componentJSON{},
+		Refusals: []refusalJSON{}, Notes: []string{}}
 	for _, l := range launchers {
 		if l.Refusal != "" || l.State == agentapi.StateRefused {
 			s.Refusals = append(s.Refusals, refusalJSON{l.Node, l.Pod,
@@ -225,20 +242,24 @@ func newStatus(launchers []nodeLauncher) *statusJSON {
 	return s
 }
 
-func (s *statusJSON) add(n nodeJSON) {
-	s.Nodes = append(s.Nodes, n)
-	s.Healthy = s.problem() == nil
-}
-
 // problem returns nil for a healthy status.
 func (s *statusJSON) problem() error {
+	var problems []string
 	switch ready, all := s.countNodes(); {
 	case all == 0:
-		return &unhealthyError{"no node has an agent"}
+		problems = append(problems, "no node has an agent")
 	case ready < all:
-		return &unhealthyError{fmt.Sprintf("%d of %d nodes are ready", ready, all)}
+		problems = append(problems, fmt.Sprintf("%d of %d nodes are ready", ready, all))
 	}
-	return nil
+	for _, c := range s.Components {
+		if c.Reason != "" {
+			problems = append(problems, c.Kind+" "+c.Name+": "+c.Reason)
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return &unhealthyError{strings.Join(problems, "; ")}
 }
 
 // countNodes counts the nodes that are ready, and those that have an agent.
@@ -257,26 +278,36 @@ func (s *statusJSON) countNodes() (ready, all int) {
 
 func (p *Program) writeStatus(s *statusJSON, output *outputFlags) error {
 	if output.isData() {
-		var all []string
-		for _, n := range s.Nodes {
-			all = append(all, "nodestate.mooring.dev/"+n.Node)
-		}
-		return errors.Join(output.writeData(p.Out, s, all), s.problem())
+		return errors.Join(output.writeData(p.Out, s, s.names()), s.problem())
 	}
 	p.writeNotes(s.Notes)
-	if len(s.Nodes) == 0 {
-		return s.problem()
-	}
-	if err := output.writeTable(p.Out, statusRows(s, p.Now())); err != nil {
-		return err
+	if len(s.Nodes) > 0 {
+		if err := output.writeTable(p.Out, statusRows(s, p.Now())); err != nil {
+			return err
+		}
 	}
 	for _, n := range s.Nodes {
 		if n.Reason != "" {
 			fmt.Fprintf(p.Out, "\n%s: %s\n", cmp.Or(oneLine(n.Node), "this node"), oneLine(n.Reason))
 		}
 	}
+	if err := p.writeComponents(s.Components, output); err != nil {
+		return err
+	}
 	p.writeRefusals(s.Refusals)
 	return s.problem()
+}
+
+// names returns the objects of the status in the form of -o name.
+func (s *statusJSON) names() []string {
+	var all []string
+	for _, n := range s.Nodes {
+		all = append(all, "nodestate.mooring.dev/"+n.Node)
+	}
+	for _, c := range s.Components {
+		all = append(all, strings.ToLower(c.Kind)+".apps/"+c.Name)
+	}
+	return all
 }
 
 func statusRows(s *statusJSON, now time.Time) [][]string {

@@ -105,17 +105,7 @@ func (c *Cluster) checkDaemonSet(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read DaemonSet %s: %w", name, err)
 	}
-	s := set.Status
-	switch ready := min(s.NumberReady, s.UpdatedNumberScheduled); {
-	case s.ObservedGeneration < set.Generation:
-		return fmt.Errorf("DaemonSet %s: Kubernetes has not seen its present version", name)
-	case s.DesiredNumberScheduled == 0:
-		return fmt.Errorf("DaemonSet %s: no node is selected", name)
-	case ready < s.DesiredNumberScheduled:
-		return fmt.Errorf("DaemonSet %s: %d of %d nodes have a ready pod", name, ready,
-			s.DesiredNumberScheduled)
-	}
-	return nil
+	return DaemonSet(set).problem()
 }
 
 // checkController wants all replicas to be ready.
@@ -125,14 +115,5 @@ func (c *Cluster) checkController(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read Deployment %s: %w", name, err)
 	}
-	want := int32(1)
-	if d.Spec.Replicas != nil {
-		want = *d.Spec.Replicas
-	}
-	s := d.Status
-	if ready := min(s.ReadyReplicas, s.UpdatedReplicas); ready < want ||
-		s.ObservedGeneration < d.Generation {
-		return fmt.Errorf("%d of %d replicas of Deployment %s are ready", ready, want, name)
-	}
-	return nil
+	return Deployment(d).problem()
 }
