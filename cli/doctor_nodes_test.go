@@ -48,8 +48,8 @@ func stateList(states []v1alpha1.NodeState) v1alpha1.NodeStateList {
 		Kind: "NodeStateList"}, Items: states}
 }
 
-// serveCluster serves an answer for each path, and 404 for all other paths. A *metav1.Status is a
-// refusal, and a func() any returns the answer to each request.
+// serveCluster serves an answer for each path, and 404 for all other paths. Its clock
+// is right. A *metav1.Status is a refusal, and a func() any returns the answer to each request.
 func serveCluster(t *testing.T, answers map[string]any) {
 	t.Helper()
 	serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,6 +59,7 @@ func serveCluster(t *testing.T, answers map[string]any) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Date", now.Format(http.TimeFormat))
 		if read, ok := answer.(func() any); ok {
 			answer = read()
 		}

@@ -44,6 +44,7 @@ type fleetNode struct {
 
 // fleet has the nodes of a cluster by name.
 type fleet struct {
+	read  time.Time // by the clock of the API server
 	nodes []fleetNode
 	pods  map[string]*corev1.Pod // of agents, by node; nil: unknown
 	notes []string               // unread parts, with reasons
@@ -53,16 +54,19 @@ type fleet struct {
 type fleetReader struct {
 	*cluster
 	states rest.Interface
-	now    func() time.Time
+	clock  *serverClock
 }
 
 func (p *Program) fleetReader(c *cluster) (*fleetReader, error) {
-	states, err := kubeclient.NewGroupClient(c.config, "mooring/"+p.Build.Version,
+	clock := &serverClock{local: p.Now}
+	config := rest.CopyConfig(c.config)
+	config.Wrap(clock.wrap)
+	states, err := kubeclient.NewGroupClient(config, "mooring/"+p.Build.Version,
 		v1alpha1.GroupVersion(), v1alpha1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
-	return &fleetReader{cluster: c, states: states, now: p.Now}, nil
+	return &fleetReader{cluster: c, states: states, clock: clock}, nil
 }
 
 func (r *fleetReader) read(ctx context.Context) (*fleet, error) {
@@ -77,9 +81,9 @@ func (r *fleetReader) read(ctx context.Context) (*fleet, error) {
 	case err != nil:
 		return nil, clusterError(err, "list", nodeStates, "read the states of nodes")
 	}
-	f := &fleet{}
+	f := &fleet{read: r.clock.now()}
 	for i := range list.Items {
-		f.nodes = append(f.nodes, r.judge(&list.Items[i]))
+		f.nodes = append(f.nodes, judge(&list.Items[i], f.read))
 	}
 	switch err := r.readPods(ctx, f); {
 	case isForbidden(err):
@@ -94,14 +98,14 @@ func (r *fleetReader) read(ctx context.Context) (*fleet, error) {
 }
 
 // judge returns the node of a state.
-func (r *fleetReader) judge(state *v1alpha1.NodeState) fleetNode {
+func judge(state *v1alpha1.NodeState, now time.Time) fleetNode {
 	n := fleetNode{name: state.Name, answer: answerReady, state: state}
 	heartbeat := state.Status.HeartbeatTime.Time
 	ready := meta.FindStatusCondition(state.Status.Conditions, v1alpha1.ConditionReady)
-	switch silent := r.now().Sub(heartbeat); {
+	switch silent := now.Sub(heartbeat); {
 	case heartbeat.IsZero():
 		n.answer, n.reason = answerNone, "the agent has written no state yet"
-	case state.Silent(r.now()):
+	case state.Silent(now):
 		n.answer = answerNone
 		n.reason = "the agent wrote its last state " + duration.HumanDuration(silent) + " ago"
 	case ready == nil || ready.Status != metav1.ConditionTrue:

@@ -30,9 +30,11 @@ type statusJSON struct {
 	Components []componentJSON `json:"components"` // empty without a cluster
 	Refusals   []refusalJSON   `json:"refusals"`
 	Notes      []string        `json:"notes"` // unread parts, with reasons
+
+	read time.Time // by the clock of the API server, for the age of heartbeats
 }
 
-// nodeJSON is a node with an agent. Without an answer, the figures are those of its last one.
+// nodeJSON is a node with an agent. Without an answer, the figures come from the last answer.
 type nodeJSON struct {
 	Node        string     `json:"node,omitempty"`
 	Status      string     `json:"status"` // Ready, NotReady, NoAnswer or NoAgent
@@ -159,6 +161,7 @@ func (p *Program) readStatus(ctx context.Context, c *cluster) (*statusJSON, erro
 	}
 	v := f.view("")
 	s := newStatus(v.launchers)
+	s.read = f.read
 	for _, n := range f.nodes {
 		s.Nodes = append(s.Nodes, nodeOfFleet(n))
 	}
@@ -262,7 +265,7 @@ func (s *statusJSON) problem() error {
 	return &unhealthyError{strings.Join(problems, "; ")}
 }
 
-// countNodes counts the nodes that are ready, and those that have an agent.
+// countNodes counts the ready nodes, and all nodes with an agent.
 func (s *statusJSON) countNodes() (ready, all int) {
 	for _, n := range s.Nodes {
 		switch n.Status {
@@ -282,7 +285,7 @@ func (p *Program) writeStatus(s *statusJSON, output *outputFlags) error {
 	}
 	p.writeNotes(s.Notes)
 	if len(s.Nodes) > 0 {
-		if err := output.writeTable(p.Out, statusRows(s, p.Now())); err != nil {
+		if err := output.writeTable(p.Out, statusRows(s)); err != nil {
 			return err
 		}
 	}
@@ -310,13 +313,13 @@ func (s *statusJSON) names() []string {
 	return all
 }
 
-func statusRows(s *statusJSON, now time.Time) [][]string {
+func statusRows(s *statusJSON) [][]string {
 	rows := [][]string{{"NODE", "STATUS", "MODE", "VERSION", "RUNTIME", "LAUNCHERS", "VMS",
 		"REFUSED", "WOULD-REFUSE", "HEARTBEAT"}}
 	for _, n := range s.Nodes {
 		heartbeat := ""
 		if n.Heartbeat != nil {
-			heartbeat = age(*n.Heartbeat, now)
+			heartbeat = age(*n.Heartbeat, s.read)
 		}
 		rows = append(rows, []string{cmp.Or(n.Node, "this node"), n.Status, n.Mode, n.Version,
 			n.Runtime, strconv.Itoa(n.Launchers), strconv.Itoa(n.VMs), strconv.Itoa(n.Refused),

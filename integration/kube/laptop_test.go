@@ -4,6 +4,13 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,12 +18,15 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -57,7 +67,41 @@ func newLaptop(t *testing.T, plane *kube.ControlPlane, now time.Time, roles ...s
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &laptop{path, now}
+	return &laptop{serverClock(t, path, now), now}
+}
+
+// serverClock returns a kubeconfig for an API server with this time in its responses.
+func serverClock(t *testing.T, kubeconfig string, now time.Time) string {
+	t.Helper()
+	config := loadConfig(t, kubeconfig)
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Transport: transport,
+		ErrorLog: log.New(io.Discard, "", 0), // of interrupted commands
+		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(server) },
+		ModifyResponse: func(r *http.Response) error {
+			r.Header.Set("Date", now.UTC().Format(http.TimeFormat))
+			return nil
+		}})
+	t.Cleanup(proxy.Close)
+	file, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range file.Clusters {
+		c.Server, c.CertificateAuthorityData = proxy.URL, nil
+	}
+	path := filepath.Join(t.TempDir(), "config")
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // run returns the exit code and the output.
@@ -105,6 +149,46 @@ func documentedFleet(t *testing.T, plane *kube.ControlPlane) {
 			Allowed: "16Gi", Status: agentapi.StatusRefused}},
 	})
 	silentNode(t, plane, "worker-3")
+	componentsReady(t, plane, 2, 3)
+}
+
+// componentsReady gives the DaemonSets and the controller their status: without controllers for
+// them, the control plane writes none.
+func componentsReady(t *testing.T, plane *kube.ControlPlane, agents, nodes int32) {
+	t.Helper()
+	install(t, plane)
+	admin := clientFor(t, plane.Config()).AppsV1()
+	sets, deployments := admin.DaemonSets("mooring-system"), admin.Deployments("mooring-system")
+	version := map[string]string{"app.kubernetes.io/version": "v0.2.0"}
+	for name, ready := range map[string]int32{"mooring-agent": agents, "mooring-fence": nodes} {
+		set, err := sets.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(set.Labels, version)
+		if set, err = sets.Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		set.Status = appsv1.DaemonSetStatus{ObservedGeneration: set.Generation,
+			DesiredNumberScheduled: nodes, CurrentNumberScheduled: nodes,
+			UpdatedNumberScheduled: nodes, NumberReady: ready}
+		if _, err := sets.UpdateStatus(t.Context(), set, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := deployments.Get(t.Context(), "mooring-controller", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(d.Labels, version)
+	if d, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 2,
+		UpdatedReplicas: 2, ReadyReplicas: 2}
+	if _, err := deployments.UpdateStatus(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // putState writes the state of a ready node.
@@ -273,7 +357,9 @@ func TestLaptop(t *testing.T) {
 		{"inspect uid-gpu", cli.ExitOK, "Node:       worker-2\n"},
 		{"inspect none", cli.ExitNotFound, `no pod "none" with a launcher in this cluster`},
 		{"inspect vms/a/b", cli.ExitUsage, "want NAMESPACE/NAME, NAME or UID"},
-		{"status", cli.ExitFailure, "2 of 3 nodes are ready\n"},
+		{"status", cli.ExitFailure, "2 of 3 nodes are ready; DaemonSet mooring-agent: 2 of 3 " +
+			"nodes have a ready pod\n"},
+		{"status -o jsonpath={.components[1].name}", cli.ExitFailure, "mooring-controller\n"},
 		{"status -o json", cli.ExitFailure, `"healthy": false`},
 		{"status --wait --timeout 1ms", cli.ExitFailure, "waited for 1ms"},
 		{"ps -A --context none", cli.ExitFailure, `context "none" does not exist`},
@@ -284,7 +370,9 @@ func TestLaptop(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d with %q:\n%s", c.args, code, c.code, c.want, got)
 		}
 	}
-	late := &laptop{l.kubeconfig, documentedNow.Add(time.Hour)}
+	late := newLaptop(t, plane, documentedNow.Add(time.Hour), "system:aggregate-to-view",
+		"mooring-view")
+	late.awaitRights(t)
 	if _, got := late.run(t, "status"); strings.Count(got, "NoAnswer") != 3 ||
 		!strings.Contains(got, "worker-1: the agent wrote its last state 60m ago\n") {
 		t.Errorf("an hour later:\n%s", got)
@@ -297,6 +385,7 @@ func TestLaptopWaitsForANode(t *testing.T) {
 	l := newLaptop(t, plane, time.Now(), "system:aggregate-to-view", "mooring-view")
 	install(t, plane)
 	silentNode(t, plane, "late-1")
+	componentsReady(t, plane, 1, 1)
 	l.awaitRights(t)
 	t.Setenv("KUBECONFIG", l.kubeconfig)
 	var out, errOut output
