@@ -181,8 +181,8 @@ func TestErrors(t *testing.T) {
 		"unlike any command": {[]string{"frobnicate"}, ExitUsage, "`mooring --help` lists"},
 		"unknown flag":       {[]string{"ps", "--colour"}, ExitUsage, "--colour"},
 		"unknown format": {[]string{"ps", "-o", "xml"}, ExitUsage,
-			`invalid argument "xml" for "-o, --output" flag: want table, wide, json, yaml, name ` +
-				`or jsonpath=TEMPLATE`},
+			`invalid argument "xml" for "-o, --output" flag: want table, wide, json, yaml, name, ` +
+				`jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE or jsonpath-file=FILE`},
 		"too many": {[]string{"ps", "x"}, ExitUsage,
 			"mooring ps: got 1 arguments, want none"},
 		"too few":     {[]string{"inspect"}, ExitUsage, "want POD"},

@@ -91,7 +91,7 @@ func (p *Program) writeComponents(all []componentJSON, output *outputFlags) erro
 		return nil
 	}
 	rows := [][]string{{"COMPONENT", "READY", "DESIRED", "VERSION"}}
-	wide := *output.format == formatWide
+	wide := output.isWide()
 	if wide {
 		rows[0] = append(rows[0], "IMAGE")
 	}

@@ -26,7 +26,7 @@ func (p *Program) eventsCommand() *cobra.Command {
 		Short: "Show the latest events of launchers, nodes and quotas",
 		Long: "Shows the events of Mooring. POD, as for inspect, limits them to one pod.\n" +
 			"With -w it shows new events until interrupted. With -o json each line is a\n" +
-			"JSON object.\n\n" +
+			"JSON object, and with -o yaml each event a document.\n\n" +
 			"On a node the events are the agent's. In a cluster they are Mooring's Events of\n" +
 			"the namespace: agents, controller and webhooks write them, and the cluster\n" +
 			"deletes them after an hour. It requires the verbs \"list\" and \"watch\" for events.",
@@ -34,7 +34,7 @@ func (p *Program) eventsCommand() *cobra.Command {
 	}
 	var flags viewFlags
 	p.addViewFlags(cmd, &flags)
-	output := formatFlag(cmd, formatText, formatJSON)
+	output := formatFlag(cmd, eventFormats()...)
 	var follow bool
 	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "show new events, too")
 	cmd.ValidArgsFunction = p.completePods(&flags)

@@ -19,11 +19,30 @@ const (
 	formatJSON  format = "json"
 	formatYAML  format = "yaml"
 	formatName  format = "name"
-	// formatJSONPath stands for every format that starts with jsonpathPrefix.
-	formatJSONPath format = "jsonpath=TEMPLATE"
+	// Each of these stands for every format with its prefix.
+	formatJSONPath       format = "jsonpath=TEMPLATE"
+	formatJSONPathAsJSON format = "jsonpath-as-json=TEMPLATE"
+	formatJSONPathFile   format = "jsonpath-file=FILE"
 )
 
-const jsonpathPrefix = "jsonpath="
+// prefix returns the format up to "=", if it has an argument.
+func (f format) prefix() string {
+	name, _, argument := strings.Cut(string(f), "=")
+	if argument {
+		name += "="
+	}
+	return name
+}
+
+// braced returns the format with braces around a template without any, as kubectl get accepts it.
+func (f format) braced() format {
+	prefix := f.prefix()
+	template := string(f[len(prefix):])
+	if template == "" || prefix == formatJSONPathFile.prefix() || strings.Contains(template, "{") {
+		return f
+	}
+	return format(prefix + "{" + template + "}")
+}
 
 // formatValue is the value of -o. The first allowed format is the default.
 type formatValue struct {
@@ -43,11 +62,8 @@ func (v formatValue) String() string {
 func (v formatValue) Type() string { return "format" }
 
 func (v formatValue) Set(s string) error {
-	kind := format(s)
-	if strings.HasPrefix(s, jsonpathPrefix) {
-		kind = formatJSONPath
-	}
-	if !slices.Contains(v.allowed, kind) {
+	prefix := format(s).prefix()
+	if !slices.ContainsFunc(v.allowed, func(f format) bool { return f.prefix() == prefix }) {
 		return fmt.Errorf("want %s", v.list())
 	}
 	*v.chosen = format(s)
@@ -70,8 +86,7 @@ func formatFlag(cmd *cobra.Command, allowed ...format) *format {
 	cmd.Flags().VarP(value, "output", "o", "output format: "+value.list())
 	words := make([]string, 0, len(allowed))
 	for _, f := range allowed {
-		word, _, _ := strings.Cut(string(f), "TEMPLATE")
-		words = append(words, word)
+		words = append(words, f.prefix())
 	}
 	completeFlag(cmd, "output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	return &chosen

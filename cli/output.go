@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/util/jsonpath"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 )
 
@@ -21,7 +22,7 @@ type outputFlags struct {
 
 func (f *outputFlags) add(cmd *cobra.Command, tables ...format) {
 	f.format = formatFlag(cmd, append(tables, formatJSON, formatYAML, formatName,
-		formatJSONPath)...)
+		formatJSONPath, formatJSONPathAsJSON, formatJSONPathFile)...)
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave out the titles of columns")
 }
 
@@ -35,20 +36,22 @@ func (f *outputFlags) isData() bool {
 	return *f.format != formatTable && *f.format != formatWide
 }
 
+func (f *outputFlags) isWide() bool { return *f.format == formatWide }
+
 // writeData writes value, or names one on a line. YAML and JSONPath have the fields of JSON.
 func (f *outputFlags) writeData(w io.Writer, value any, names []string) error {
-	switch template, ok := strings.CutPrefix(string(*f.format), jsonpathPrefix); {
-	case ok:
-		return writeJSONPath(w, value, template)
-	case *f.format == formatName:
+	switch *f.format {
+	case formatName:
 		for _, name := range names {
 			fmt.Fprintln(w, printable(name))
 		}
 		return nil
-	case *f.format == formatYAML:
+	case formatJSON:
+		return writeJSON(w, value)
+	case formatYAML:
 		return writeYAML(w, value)
 	}
-	return writeJSON(w, value)
+	return writeJSONPath(w, value, *f.format)
 }
 
 // writeTable writes rows; the first has the titles.
@@ -70,13 +73,12 @@ func writeYAML(w io.Writer, value any) error {
 	return nil
 }
 
-func writeJSONPath(w io.Writer, value any, template string) error {
-	if !strings.Contains(template, "{") {
-		template = "{" + template + "}"
-	}
-	path := jsonpath.New("output").AllowMissingKeys(true)
-	if err := path.Parse(template); err != nil {
-		return usage("-o %s%s: %w", jsonpathPrefix, template, err)
+// writeJSONPath writes value by the template or the template's file in f. The output ends with a
+// line break.
+func writeJSONPath(w io.Writer, value any, f format) error {
+	printer, err := (&genericclioptions.JSONPathPrintFlags{}).ToPrinter(string(f.braced()))
+	if err != nil {
+		return usage("-o %s: %w", f, err)
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -86,10 +88,15 @@ func writeJSONPath(w io.Writer, value any, template string) error {
 	if err := json.Unmarshal(text, &data); err != nil {
 		return fmt.Errorf("write JSONPath: %w", err)
 	}
+	// PrintObj wants a runtime.Object, and would add all data to an error
+	path, ok := printer.(*printers.JSONPathPrinter)
+	if !ok {
+		return fmt.Errorf("-o %s: unknown printer %T", f, printer)
+	}
 	var out bytes.Buffer
 	if err := path.Execute(&out, data); err != nil {
-		return fmt.Errorf("-o %s%s: %w", jsonpathPrefix, template, err)
+		return fmt.Errorf("-o %s: %w", f, err)
 	}
-	_, err = fmt.Fprintln(w, printable(out.String()))
+	_, err = fmt.Fprintln(w, strings.TrimSuffix(printable(out.String()), "\n"))
 	return err
 }

@@ -78,7 +78,7 @@ func (p *Program) writePs(v *view, output *outputFlags) error {
 		fmt.Fprintln(p.ErrOut, "no launchers "+v.where())
 		return nil
 	}
-	return output.writeTable(p.Out, psRows(v, p.Now(), *output.format == formatWide))
+	return output.writeTable(p.Out, psRows(v, p.Now(), output.isWide()))
 }
 
 // column is a column of a list of launchers.

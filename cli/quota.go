@@ -15,7 +15,7 @@ import (
 type quotaOptions struct {
 	kubeconfig string
 	quota      quota.Options
-	output     *format
+	output     outputFlags
 }
 
 func (p *Program) quotaCommand() *cobra.Command {
@@ -42,14 +42,15 @@ func (p *Program) quotaStatusCommand() *cobra.Command {
 			"\"list\" for pods, resourcequotas, migrationreservations and\n" +
 			"virtualmachineinstancemigrations, and \"get\" for the namespace. KubeVirt's\n" +
 			"settings require \"list\" for kubevirts in the whole cluster; without it they\n" +
-			"are left out. Use the same annotation flags as the controller.\n\n" +
+			"are left out. Use the same annotation flags as the controller. -o wide adds the\n" +
+			"limit that the quota is to have, and whether it is in force.\n\n" +
 			"Exit code 4: the namespace does not exist.",
 		Example: "  " + p.displayName() + " quota status vms\n  " + p.displayName() +
 			" quota status vms -o json --kubeconfig admin.conf",
 		Args: between(1, 1, "NAMESPACE"),
 	}
 	var o quotaOptions
-	o.output = formatFlag(cmd, formatTable, formatJSON)
+	o.output.add(cmd, formatTable, formatWide)
 	o.addFlags(cmd)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) (
 		[]string, cobra.ShellCompDirective,
@@ -102,8 +103,8 @@ func (p *Program) quotaStatus(cmd *cobra.Command, o quotaOptions, namespace stri
 	}
 	r.snapshot.Now = p.Now()
 	status := newQuotaStatus(r, o.quota)
-	if *o.output == formatJSON {
-		return writeJSON(p.Out, status)
+	if o.output.isData() {
+		return o.output.writeData(p.Out, status, status.names())
 	}
-	return p.writeQuotaStatus(status)
+	return p.writeQuotaStatus(status, &o.output)
 }

@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-func (p *Program) writeQuotaStatus(s quotaStatusJSON) error {
+func (p *Program) writeQuotaStatus(s quotaStatusJSON, output *outputFlags) error {
 	for _, q := range s.Quotas {
-		if err := p.writeQuota(q); err != nil {
+		if err := p.writeQuota(q, output); err != nil {
 			return err
 		}
 	}
@@ -23,7 +24,7 @@ func (p *Program) writeQuotaStatus(s quotaStatusJSON) error {
 	if text := s.Maintenance.String(); text != "" {
 		fmt.Fprintf(p.Out, "maintenance share: %s\n\n", text)
 	}
-	if err := p.writeMigrations(s); err != nil {
+	if err := p.writeMigrations(s, output); err != nil {
 		return err
 	}
 	if err := p.writeSettings(s.KubeVirt); err != nil {
@@ -45,13 +46,13 @@ func (m maintenanceJSON) String() string {
 	return strings.Join(all, ", ")
 }
 
-func (p *Program) writeQuota(q quotaJSON) error {
+func (p *Program) writeQuota(q quotaJSON, output *outputFlags) error {
 	text := q.Name
 	if q.OptedOut {
 		text += ", opted out: it gets no reservations"
 	}
 	fmt.Fprintf(p.Out, "ResourceQuota %s\n", printable(text))
-	if err := table(p.Out, resourceRows(q.Resources)); err != nil {
+	if err := output.writeTable(p.Out, resourceRows(q.Resources, output.isWide())); err != nil {
 		return err
 	}
 	if waits := pendingResources(q); len(waits) > 0 {
@@ -62,16 +63,22 @@ func (p *Program) writeQuota(q quotaJSON) error {
 }
 
 // resourceRows adds columns for shares if any resource has one.
-func resourceRows(all []resourceJSON) [][]string {
+func resourceRows(all []resourceJSON, wide bool) [][]string {
 	shared := slices.ContainsFunc(all, func(r resourceJSON) bool { return r.VMShare != "" })
 	rows := [][]string{{"RESOURCE", "BASE", "RESERVED", "HARD", "USED", "FREE FOR VMS"}}
 	if shared {
 		rows[0] = append(rows[0], "VMS' SHARE", "MIGRATIONS' SHARE")
 	}
+	if wide {
+		rows[0] = append(rows[0], "DESIRED", "IN FORCE")
+	}
 	for _, r := range all {
 		row := []string{r.Name, r.Base, r.Reserved, r.Hard, r.Used, r.Free}
 		if shared {
 			row = append(row, r.VMShare, r.MaintenanceShare)
+		}
+		if wide {
+			row = append(row, r.Wanted, strconv.FormatBool(r.InForce))
 		}
 		rows = append(rows, row)
 	}
@@ -90,7 +97,7 @@ func pendingResources(q quotaJSON) []string {
 	return all
 }
 
-func (p *Program) writeMigrations(s quotaStatusJSON) error {
+func (p *Program) writeMigrations(s quotaStatusJSON, output *outputFlags) error {
 	if len(s.Migrations) == 0 {
 		fmt.Fprintf(p.Out, "no migrations\n\n")
 		return nil
@@ -105,7 +112,7 @@ func (p *Program) writeMigrations(s quotaStatusJSON) error {
 		rows = append(rows, []string{m.VM, m.Migration, state, string(m.Phase),
 			formatReserved(m.Reserved, charged), p.formatWaiting(m.Waiting)})
 	}
-	err := table(p.Out, rows)
+	err := output.writeTable(p.Out, rows)
 	fmt.Fprintln(p.Out)
 	return err
 }

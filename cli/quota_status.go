@@ -28,6 +28,15 @@ type quotaStatusJSON struct {
 	Notes       []string        `json:"notes"`
 }
 
+// names returns the quotas in the form of -o name.
+func (s quotaStatusJSON) names() []string {
+	var all []string
+	for _, q := range s.Quotas {
+		all = append(all, "resourcequota/"+q.Name)
+	}
+	return all
+}
+
 // maintenanceJSON is the maintenance share of the base.
 type maintenanceJSON struct {
 	CPU    int64 `json:"cpuPercent"`

@@ -159,7 +159,7 @@ func TestQuotaStatusErrors(t *testing.T) {
 		"no cluster": {nil, []string{"--kubeconfig="}, ExitUsage,
 			"no cluster: want --kubeconfig FILE, or KUBECONFIG"},
 		"two namespaces": {nil, []string{"lab"}, ExitUsage, "want NAMESPACE"},
-		"format":         {nil, []string{"-o", "wide"}, ExitUsage, "want table or json"},
+		"format":         {nil, []string{"-o", "xml"}, ExitUsage, "want table, wide, json, yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startQuotaServer(t)

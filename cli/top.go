@@ -19,12 +19,13 @@ func (p *Program) topCommand() *cobra.Command {
 			"are VmLck and VmPin, and MEMLOCK is the memory-lock limit. CPU is in\n" +
 			"thousandths of a CPU (m), and CPU LIMIT the limit of the container.\n\n" +
 			"Each agent samples its VM processes every 15 seconds. In a cluster a sample is\n" +
-			"at most a minute older.",
+			"at most a minute older. -o wide adds the container and its number of VM\n" +
+			"processes.",
 		Args: between(0, 0, "none"),
 	}
 	var flags viewFlags
 	var output outputFlags
-	output.add(cmd, formatTable)
+	output.add(cmd, formatTable, formatWide)
 	output.addWatch(cmd)
 	p.addViewFlags(cmd, &flags)
 	p.addNodeFlag(cmd, &flags)
@@ -90,14 +91,17 @@ func (p *Program) writeTop(v *view, output *outputFlags) error {
 		fmt.Fprintln(p.ErrOut, "no VM process with a sample "+v.where())
 		return nil
 	}
-	return output.writeTable(p.Out, topRows(used, v.inCluster))
+	return output.writeTable(p.Out, topRows(used, v.inCluster, output.isWide()))
 }
 
-func topRows(used []usageJSON, nodes bool) [][]string {
+func topRows(used []usageJSON, nodes, wide bool) [][]string {
 	rows := [][]string{{"NAMESPACE", "POD", "MEMORY", "LIMIT", "MEMORY%", "LOCKED", "PINNED",
 		"MEMLOCK", "CPU", "CPU LIMIT", "CPU%"}}
 	if nodes {
 		rows[0] = append(rows[0], "NODE")
+	}
+	if wide {
+		rows[0] = append(rows[0], "CONTAINER", "VMS")
 	}
 	for _, u := range used {
 		row := []string{u.Pod.Namespace, u.Pod.Name, mebibytes(u.Memory), limit(u.MemoryLimit),
@@ -108,6 +112,9 @@ func topRows(used []usageJSON, nodes bool) [][]string {
 		}
 		if nodes {
 			row = append(row, u.Node)
+		}
+		if wide {
+			row = append(row, u.Container, strconv.Itoa(u.VMs))
 		}
 		rows = append(rows, row)
 	}

@@ -21,19 +21,26 @@ func (p *Program) watchCommand() *cobra.Command {
 		Short: "Show events of launchers as they happen",
 		Long: "Shows the latest events, and then new ones until interrupted. POD, as\n" +
 			"for inspect, limits them to one pod. A pid is that of a VM process, or of the\n" +
-			"container's first process. With -o json each line is a JSON object.\n\n" +
+			"container's first process. With -o json each line is a JSON object,\n" +
+			"and with -o yaml each event a document.\n\n" +
 			"On a node the events are the agent's. In a cluster they are Mooring's Events,\n" +
 			"as with `events -w`.",
 		Args: between(0, 1, "at most one: POD"),
 	}
 	var flags viewFlags
 	p.addViewFlags(cmd, &flags)
-	output := formatFlag(cmd, formatText, formatJSON)
+	output := formatFlag(cmd, eventFormats()...)
 	cmd.ValidArgsFunction = p.completePods(&flags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return p.events(cmd, flags, *output, strings.Join(args, ""), true)
 	}
 	return cmd
+}
+
+// eventFormats are the formats of commands that show events.
+func eventFormats() []format {
+	return []format{formatText, formatJSON, formatYAML, formatJSONPath, formatJSONPathAsJSON,
+		formatJSONPathFile}
 }
 
 // watchAgent shows the events of the node's agent; without follow only the present ones.
@@ -77,11 +84,18 @@ func isAbout(event agentapi.Event, pod string) bool {
 }
 
 func (p *Program) printEvent(event agentapi.Event, output format) error {
-	if output == formatJSON {
+	switch output {
+	case formatText:
+	case formatJSON: // on one line
 		if err := json.NewEncoder(p.Out).Encode(event); err != nil {
 			return fmt.Errorf("write JSON: %w", err)
 		}
 		return nil
+	case formatYAML:
+		fmt.Fprintln(p.Out, "---")
+		return writeYAML(p.Out, event)
+	default:
+		return writeJSONPath(p.Out, event, output)
 	}
 	_, err := fmt.Fprintf(p.Out, "%s  %-7s  %-17s  %s  %s\n",
 		event.Time.Local().Format(time.DateTime),
