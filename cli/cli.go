@@ -43,7 +43,9 @@ type Program struct {
 
 	socket        string
 	defaultSocket string // empty: that of the agent; only tests change it
-	kube          *genericclioptions.ConfigFlags
+	// 0: the constant; only tests change it
+	progressPeriod time.Duration
+	kube           *genericclioptions.ConfigFlags
 }
 
 // Run executes the command line and returns the exit code. It blocks until the command or ctx ends.

@@ -95,7 +95,9 @@ func (p *Program) agentNodes(ctx context.Context, c *cluster) (
 	if err != nil {
 		return nil, nil, err
 	}
+	end := p.reading(c, "the nodes")
 	f, err := reader.read(ctx)
+	end()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -42,7 +42,9 @@ func (p *Program) inspect(cmd *cobra.Command, flags viewFlags, output *outputFla
 	if err != nil {
 		return err
 	}
+	end := p.reading(c, "the launchers")
 	launchers, err := p.findLaunchers(cmd.Context(), c, flags, pod)
+	end()
 	if err != nil {
 		return err
 	}

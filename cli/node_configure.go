@@ -63,7 +63,7 @@ func (p *Program) nodeConfigureCommand() *cobra.Command {
 		if err := checkNodeFlags(n); err != nil {
 			return err
 		}
-		n.Run = nodeconfig.Chroot(n.Root)
+		n.Run = p.withProgress(nodeconfig.Chroot(n.Root))
 		ctx, cancel := context.WithTimeout(cmd.Context(), configureTimeout)
 		defer cancel()
 		if undo {
@@ -72,6 +72,16 @@ func (p *Program) nodeConfigureCommand() *cobra.Command {
 		return n.Configure(ctx)
 	}
 	return cmd
+}
+
+// withProgress returns a runner that reports each program with a long run.
+func (p *Program) withProgress(run nodeconfig.Runner) nodeconfig.Runner {
+	return func(ctx context.Context, program string, args ...string) (string, error) {
+		defer p.progress(func() string {
+			return "waiting for " + strings.Join(append([]string{program}, args...), " ")
+		})()
+		return run(ctx, program, args...)
+	}
 }
 
 // checkNodeFlags returns the first invalid flag.

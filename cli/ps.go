@@ -49,6 +49,7 @@ func (p *Program) list(cmd *cobra.Command, flags viewFlags, output *outputFlags,
 		return err
 	}
 	read := func(ctx context.Context) (*view, error) {
+		defer p.reading(c, "the launchers")()
 		v, err := p.readView(ctx, c, flags.namespaceOf(c))
 		if err == nil && flags.node != "" {
 			err = v.keepNode(flags.node)

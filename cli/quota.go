@@ -98,7 +98,10 @@ func (p *Program) quotaStatus(cmd *cobra.Command, o quotaOptions, namespace stri
 	ctx, cancel := context.WithTimeout(cmd.Context(), clusterTimeout)
 	defer cancel()
 	r := quotaReader{client: c, namespace: namespace}
-	if err := r.read(ctx); err != nil {
+	end := p.reading(c, "the quotas of namespace "+namespace)
+	err = r.read(ctx)
+	end()
+	if err != nil {
 		return err
 	}
 	r.snapshot.Now = p.Now()

@@ -31,11 +31,16 @@ func (p *Program) resizeInCluster(
 	w := waiter{Program: p, cluster: c, namespace: namespace, name: name, size: request.Size,
 		flags: flags}
 	if flags.wait {
-		if err := w.prepare(ctx, asked); err != nil {
+		end := p.reading(c, "the pod and its Events")
+		err := w.prepare(ctx, asked)
+		end()
+		if err != nil {
 			return err
 		}
 	}
+	end := p.progress(func() string { return "waiting for the patch of the pod" })
 	pod, err := c.annotate(ctx, namespace, name, asked, request.DryRun)
+	end()
 	if err != nil {
 		return err
 	}

@@ -39,13 +39,14 @@ func (p *Program) follow(
 			return false, nil
 		}
 		return shown.show(l.Resize.Report)
-	}, shown.timeoutError)
+	}, shown.timeoutError, shown.current)
 }
 
 // awaitPlan shows the answer to this dry run. It ignores answers to later ones.
 func (p *Program) awaitPlan(
 	ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags,
 ) error {
+	shown := newProgress(p.Out)
 	return p.poll(ctx, pod, asked, flags, func(l agentapi.Launcher) (over bool, err error) {
 		switch {
 		case l.DryRun == nil || l.DryRun.Report.Generation < asked.Generation:
@@ -54,15 +55,16 @@ func (p *Program) awaitPlan(
 			return true, errors.New("a later dry run replaced this one: try again")
 		}
 		return true, p.showPlan(l.DryRun.Report)
-	}, func() error { return errNoReport })
+	}, func() error { return errNoReport }, shown.current)
 }
 
 // poll shows the agent's record of the pod repeatedly until it is final. late returns the error
-// after the timeout.
+// after the timeout, and text the progress.
 func (p *Program) poll(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod,
 	flags resizeFlags,
-	show func(agentapi.Launcher) (over bool, err error), late func() error,
+	show func(agentapi.Launcher) (over bool, err error), late func() error, text func() string,
 ) error {
+	defer p.progress(text)()
 	bounded, cancel := context.WithTimeout(ctx, flags.timeout)
 	defer cancel()
 	ticker := time.NewTicker(reportEvery)

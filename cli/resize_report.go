@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -20,16 +22,39 @@ type progress struct {
 	anyReport bool
 	planned   uint64 // generation of the printed plan; 0: none
 	steps     map[podapi.Step]bool
+	waitsFor  atomic.Pointer[string]
 }
 
-func newProgress(out io.Writer) progress {
-	return progress{out: out, steps: map[podapi.Step]bool{}}
+func newProgress(out io.Writer) *progress {
+	return &progress{out: out, steps: map[podapi.Step]bool{}}
+}
+
+// current returns the text about the present wait. It is for concurrent use.
+func (s *progress) current() string {
+	if text := s.waitsFor.Load(); text != nil {
+		return *text
+	}
+	return "waiting for a report from the pod"
+}
+
+// currentStep returns the text about the step after the reported ones.
+func currentStep(r podapi.Report) string {
+	done := len(r.Steps)
+	switch {
+	case slices.ContainsFunc(r.Steps, func(step podapi.Step) bool { return step.Rollback }):
+		return "waiting for the rollback"
+	case done < len(r.Plan):
+		return fmt.Sprintf("waiting for step %d of %d: %s", done+1, len(r.Plan), r.Plan[done])
+	}
+	return "waiting for the end of the resize"
 }
 
 // show prints the new parts of a report. over is true for the last report, with its failure as
 // error.
 func (s *progress) show(r podapi.Report) (over bool, err error) {
 	s.anyReport = true
+	text := currentStep(r)
+	s.waitsFor.Store(&text)
 	if s.planned != r.Generation && len(r.Plan) > 0 {
 		s.planned = r.Generation
 		printPlan(s.out, r)

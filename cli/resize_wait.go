@@ -34,7 +34,7 @@ type waiter struct {
 	version          string // resourceVersion of the Event list before the patch
 	last             *corev1.Event
 	history          resizeHistory // from Events before the patch
-	shown            progress      // of the reports in Events
+	shown            *progress     // of the reports in Events
 }
 
 // prepare records earlier reports before the patch.
@@ -120,7 +120,9 @@ func (w *waiter) followEvents(ctx context.Context) error {
 		o metav1.ListOptions) (watch.Interface, error) {
 		return w.events().Watch(ctx, w.ofPod(o))
 	}}
+	end := w.progress(w.shown.current)
 	_, err := toolswatch.Until(ctx, w.version, source, w.event)
+	end()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("waited for %s without an Event about the end of the resize: agents "+
 			"limit Events, and without Mooring's sidecar in the pod there are none; "+

@@ -104,7 +104,7 @@ func (p *Program) statusCommand() *cobra.Command {
 }
 
 func (p *Program) status(ctx context.Context, c *cluster, output *outputFlags) error {
-	s, err := p.readStatus(ctx, c)
+	s, err := p.readStatusPatiently(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (p *Program) awaitHealth(ctx context.Context, c *cluster, output *outputFla
 	defer ticker.Stop()
 	reported := ""
 	for {
-		s, err := p.readStatus(deadline, c)
+		s, err := p.readStatusPatiently(deadline, c)
 		if err == nil && s.Healthy {
 			return p.writeStatus(s, output)
 		}
@@ -145,6 +145,12 @@ func (p *Program) awaitHealth(ctx context.Context, c *cluster, output *outputFla
 func permanent(err error) bool {
 	_, denied := errors.AsType[*admin.PermissionError](err)
 	return denied || isForbidden(err)
+}
+
+// readStatusPatiently is readStatus with progress.
+func (p *Program) readStatusPatiently(ctx context.Context, c *cluster) (*statusJSON, error) {
+	defer p.reading(c, "the status")()
+	return p.readStatus(ctx, c)
 }
 
 func (p *Program) readStatus(ctx context.Context, c *cluster) (*statusJSON, error) {

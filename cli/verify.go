@@ -60,6 +60,8 @@ func (p *Program) verifyCommand() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
+		end := p.progress(c.Progress)
+		defer end()
 		return c.Run(ctx)
 	}
 	return cmd

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,16 @@ type Cluster struct {
 	Print     func(line string)
 	// Dial connects to the address of a Service, HOST:PORT.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	progress atomic.Pointer[string]
+}
+
+// Progress returns the part that Run checks, with the last error. It is for concurrent use.
+func (c *Cluster) Progress() string {
+	if text := c.progress.Load(); text != nil {
+		return *text
+	}
+	return "starting"
 }
 
 // Run checks each part, waits for it until ctx ends, and prints the result. The error names the
@@ -50,7 +61,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	var failed []string
 	for _, part := range c.Parts {
-		if err := await(ctx, checks[part]); err != nil {
+		if err := c.await(ctx, part, checks[part]); err != nil {
 			c.Print(part + ": " + err.Error())
 			failed = append(failed, part)
 			continue
@@ -65,7 +76,10 @@ func (c *Cluster) Run(ctx context.Context) error {
 
 // await repeats a check until it passes, and returns its last error when ctx ends. Rights take
 // effect with a delay, so a denied request repeats, too.
-func await(ctx context.Context, check func(context.Context) error) error {
+func (c *Cluster) await(ctx context.Context, part string,
+	check func(context.Context) error) error {
+	text := "checking " + part
+	c.progress.Store(&text)
 	for {
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		err := check(attempt)
@@ -73,6 +87,8 @@ func await(ctx context.Context, check func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
+		text := "waiting for " + part + ": " + err.Error()
+		c.progress.Store(&text)
 		select {
 		case <-ctx.Done():
 			return err
