@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,12 +124,12 @@ func TestSlowReadBlocksNoOther(t *testing.T) {
 	w := newWorld(t, namespace(), quiet(), kubevirtObject())
 	read := w.guard.Live
 	reached, released := make(chan struct{}), make(chan struct{})
-	var first sync.Once
+	var held atomic.Bool // sync.Once would hold the other requests, too
 	w.guard.Cluster = func(ctx context.Context) (virt.Cluster, error) {
-		first.Do(func() {
+		if held.CompareAndSwap(false, true) {
 			close(reached)
 			<-released
-		})
+		}
 		return virt.Read(ctx, read)
 	}
 	handler := guard.NewVM(w.guard)
