@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
-	"io"
-	"log"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -83,7 +82,7 @@ func serverClock(t *testing.T, kubeconfig string, now time.Time) string {
 		t.Fatal(err)
 	}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Transport: transport,
-		ErrorLog: log.New(io.Discard, "", 0), // of interrupted commands
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // of interrupted commands
 		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(server) },
 		ModifyResponse: func(r *http.Response) error {
 			r.Header.Set("Date", now.UTC().Format(http.TimeFormat))
