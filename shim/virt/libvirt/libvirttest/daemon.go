@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,7 +83,8 @@ func (d *Daemon) configure(t testing.TB, limitCPU bool) {
 	}
 	host := uuid.NewString() // migration needs two different hosts
 	for name, text := range map[string]string{
-		"etc/qemu.conf":     qemuConfig + "cgroup_controllers = [" + controllers + "]\n",
+		"etc/qemu.conf": qemuConfig + migrationPorts() +
+			"cgroup_controllers = [" + controllers + "]\n",
 		"etc/libvirtd.conf": libvirtdConfig + fmt.Sprintf("host_uuid = %q\n", host),
 		"start":             string(script),
 	} {
@@ -90,6 +92,14 @@ func (d *Daemon) configure(t testing.TB, limitCPU bool) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// migrationPorts returns settings for a range of 16 ports. Two libvirtd with the same range, for
+// example of two test packages, can choose the same port at the same time. The ranges lie below the
+// ports that the kernel gives to clients.
+func migrationPorts() string {
+	first := 16384 + 16*rand.IntN(1000)
+	return fmt.Sprintf("migration_port_min = %d\nmigration_port_max = %d\n", first, first+15)
 }
 
 // startNamespace starts the PID and mount namespaces, without libvirtd.
