@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
@@ -77,7 +76,7 @@ func (s *Supervisor) handleLauncherEnd(t *managedTie, how string, at host.Bootti
 	if t.LauncherGone != "" && (!t.endUnseen || at == 0) || !s.isCurrent(t) {
 		return
 	}
-	proof := fmt.Sprintf("its first process, %d, has ended", t.LauncherProcess.PID)
+	proof := "its first process has ended"
 	if how != "" {
 		proof += ": " + how
 	}

@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,6 +24,11 @@ func TestLauncherEnds(t *testing.T) {
 		r.expectSignals(vm, "TERM")
 		r.expectEvent(agentapi.ReasonOwnerGone)
 		r.expectEvent(agentapi.ReasonVMGone)
+		for _, e := range r.recorder.Events() {
+			if strings.Contains(e.Message, strconv.Itoa(l.process.PID)) {
+				t.Errorf("Kubernetes cannot count equal Events, because one has a pid: %s", e.Message)
+			}
+		}
 		r.expectPhase(l, agentapi.PhaseDone)
 		if r.HasPod(l.Pod.UID) || len(r.tracker.Registered()) != 0 {
 			t.Error("the supervisor or the tracker still has the launcher")

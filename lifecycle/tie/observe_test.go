@@ -3,6 +3,8 @@ package tie_test
 import (
 	"testing"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
@@ -49,4 +51,24 @@ func TestObserveMode(t *testing.T) {
 			},
 		)},
 	})
+}
+
+// The text begins as the texts of all predictions do.
+func TestTextOfWouldStop(t *testing.T) {
+	current := newTie(observeTerms())
+	var got string
+	for n, in := range []tie.Input{launcherStarted, podStarts, launcherEnded} {
+		next, actions := tie.Step(current, atSecond(n), in)
+		current = next
+		for _, a := range actions {
+			if r, ok := a.(tie.Report); ok && r.Reason == agentapi.ReasonWouldStop {
+				got = r.Message
+			}
+		}
+	}
+	want := policy.Observing + "would stop the VM process (qemu-kvm): the launcher is gone: " +
+		"its first process has ended"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

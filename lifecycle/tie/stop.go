@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
@@ -111,7 +112,7 @@ func (t *Tie) reportWouldStop(v *VM, why string, s *step) {
 		return
 	}
 	v.Why = why
-	s.warn(agentapi.ReasonWouldStop, v.PID, "enforce mode would stop %s: %s", v.Describe(), why)
+	s.warn(agentapi.ReasonWouldStop, v.PID, policy.Observing+"would stop %s: %s", v.Describe(), why)
 }
 
 func (t *Tie) shutdownByLibvirt(v *VM, s *step) {
