@@ -23,7 +23,7 @@ func (p *Program) verifyCommand() *cobra.Command {
 		Use:   "verify",
 		Short: "Check that an installation works: CRDs, agents, controller, webhooks",
 		Long: "Checks each part of an installation, and waits for it. helm test runs it in a\n" +
-			"pod of the cluster: to reach the webhooks it must resolve names of Services.\n\n" +
+			"pod of the cluster: to reach the webhooks it needs the cluster IPs of Services.\n\n" +
 			"crds: the API server serves Mooring's resources. agent, fence, controller: all\n" +
 			"pods are ready, in the present version. webhooks: each one answers through its\n" +
 			"Service, with a certificate of its caBundle.",

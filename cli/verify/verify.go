@@ -37,7 +37,7 @@ type Cluster struct {
 	Namespace string
 	Parts     []string
 	Print     func(line string)
-	// Dial connects to the address of a Service, HOST:PORT.
+	// Dial connects to the address of a Service, IP:PORT.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	progress atomic.Pointer[string]

@@ -22,8 +22,8 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook"
 )
 
-// checkWebhooks sends a request to each webhook as the API server does: through its Service, and
-// with its caBundle.
+// checkWebhooks sends a request to each webhook as the API server does: to the cluster IP of its
+// Service, without DNS, and with its caBundle.
 func (c *Cluster) checkWebhooks(ctx context.Context) error {
 	registration := c.Client.AdmissionregistrationV1()
 	validating, err := registration.ValidatingWebhookConfigurations().Get(ctx,
@@ -64,11 +64,29 @@ func (c *Cluster) call(ctx context.Context, to registrationv1.WebhookClientConfi
 	if to.Service.Port != nil {
 		port = *to.Service.Port
 	}
-	transport := &http.Transport{DialContext: c.Dial, DisableKeepAlives: true,
+	address, err := c.clusterIP(ctx, to.Service.Namespace, to.Service.Name)
+	if err != nil {
+		return err
+	}
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return c.Dial(ctx, network, net.JoinHostPort(address, strconv.Itoa(int(port))))
+	}
+	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: host,
 			MinVersion: tls.VersionTLS12}}
 	url := "https://" + net.JoinHostPort(host, strconv.Itoa(int(port))) + *to.Service.Path
 	return post(ctx, &http.Client{Transport: transport}, url)
+}
+
+func (c *Cluster) clusterIP(ctx context.Context, namespace, name string) (string, error) {
+	service, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("read Service %s/%s: %w", namespace, name, err)
+	}
+	if ip := service.Spec.ClusterIP; net.ParseIP(ip) != nil {
+		return ip, nil
+	}
+	return "", fmt.Errorf("want a cluster IP: Service %s/%s has none", namespace, name)
 }
 
 // post sends an AdmissionReview and wants the answer to this review.

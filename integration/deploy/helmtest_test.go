@@ -104,7 +104,8 @@ func (u *installation) setControllerReady(t *testing.T) {
 }
 
 // runTestPod acts for kubelet. It runs the pod's check with the rights of the pod's account, and
-// sets the pod's phase. Service names lead to address. It returns the output, or an error's text.
+// sets the pod's phase. The Service's cluster IP leads to address. It returns the output, or an
+// error's text.
 func (u *installation) runTestPod(ctx context.Context, address string,
 	patient time.Duration) string {
 	pod := &corev1.Pod{}
@@ -139,10 +140,15 @@ func (u *installation) verify(ctx context.Context, pod *corev1.Pod, address stri
 	if err != nil {
 		return "", err
 	}
+	service := &corev1.Service{}
+	if err := u.admin.Get(ctx, client.ObjectKey{Namespace: system, Name: "mooring-controller"},
+		service); err != nil {
+		return "", err
+	}
 	c := verify.Cluster{
 		Print: func(line string) { printed += line + "\n" },
 		Dial: func(ctx context.Context, network, to string) (net.Conn, error) {
-			if to != "mooring-controller."+system+".svc:443" {
+			if to != net.JoinHostPort(service.Spec.ClusterIP, "443") {
 				return nil, fmt.Errorf("no Service %s", to)
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, address)
