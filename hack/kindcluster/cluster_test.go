@@ -2,11 +2,14 @@ package kindcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -49,11 +52,11 @@ func render(t *testing.T, o Options) clusterConfig {
 }
 
 func TestConfigOfAPublishedImage(t *testing.T) {
-	c := render(t, Options{Image: "kindest/node:v1.34.0", Workers: 2})
+	c := render(t, Options{Image: "kindest/node:v1.35.0", Workers: 2})
 	var roles []string
 	for _, n := range c.Nodes {
 		roles = append(roles, n.Role)
-		if n.Image != "kindest/node:v1.34.0" {
+		if n.Image != "kindest/node:v1.35.0" {
 			t.Errorf("image %q", n.Image)
 		}
 	}
@@ -118,6 +121,44 @@ func TestLoad(t *testing.T) {
 	if last := r.commands[len(r.commands)-1]; last != "remove" {
 		t.Errorf("after a failed load: %q", last)
 	}
+}
+
+// starting is a Host whose Service kubernetes refuses the first requests.
+type starting struct {
+	recorder
+	refusals int
+}
+
+func (s *starting) Run(ctx context.Context, c channel.Command) error {
+	s.fail = ""
+	if slices.Contains(c.Args, "--raw=/version") && s.refusals > 0 {
+		s.refusals--
+		s.fail = "docker exec"
+	}
+	err := s.recorder.Run(ctx, c)
+	if slices.Contains(c.Args, "service") {
+		fmt.Fprint(c.Stdout, "10.96.0.1")
+	}
+	return err
+}
+
+func TestAwaitService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &starting{refusals: 2}
+		if err := AwaitService(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		last := s.commands[len(s.commands)-1]
+		if len(s.commands) != 4 || !strings.HasSuffix(last, "--server=https://10.96.0.1") {
+			t.Errorf("got %q", s.commands)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := AwaitService(ctx, &starting{refusals: 1000})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the deadline", err)
+		}
+	})
 }
 
 func TestMachine(t *testing.T) {

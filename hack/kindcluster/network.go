@@ -95,3 +95,24 @@ func AwaitPods(ctx context.Context, h Host) error {
 		"--namespace=kube-system", "--timeout=15m")
 	return err
 }
+
+// AwaitService returns when the first node reaches the API server by its Service. kube-proxy is
+// ready before it has written its rules, and may miss a Service if the node is saved in between.
+func AwaitService(ctx context.Context, h Host) error {
+	address, err := kubectl(ctx, h, "get", "service", "kubernetes",
+		"--output=jsonpath={.spec.clusterIP}")
+	if err != nil {
+		return err
+	}
+	for {
+		_, err := kubectl(ctx, h, "get", "--raw=/version", "--server=https://"+address)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("no answer of Service kubernetes: %w: %w", context.Cause(ctx), err)
+		case <-time.After(time.Second):
+		}
+	}
+}

@@ -139,6 +139,9 @@ func create(
 	if err := kindcluster.AwaitPods(ctx, g); err != nil {
 		return err
 	}
+	if err := kindcluster.AwaitService(ctx, g); err != nil {
+		return err
+	}
 	// Memory of cached files would make the saved state larger.
 	if _, err := g.Output(ctx, "sh", "-c", "sync; echo 3 >/proc/sys/vm/drop_caches"); err != nil {
 		return err
