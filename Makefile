@@ -52,7 +52,7 @@ FUZZTIME   ?= 200000x
 # load` copies them to the nodes.
 export MOORING_E2E_REGISTRY ?= registry.invalid/mooring
 export MOORING_E2E_TAG ?= e2e
-# Flags of hack/kind, such as --image=kindest/node:v1.34.0.
+# Flags of hack/kind, such as --image=kindest/node:v1.35.0.
 KIND       ?=
 E2E_IMAGES := mooring-agent mooring-controller e2e-launcher
 # The same for the suite with the real KubeVirt. Its node has the images on its disk.

@@ -68,7 +68,7 @@ func command() *cobra.Command {
 	}
 	f := c.PersistentFlags()
 	f.StringVar(&o.image, "image", "", "node image in a registry, such as "+
-		"kindest/node:v1.34.0, on this machine's docker (default: built from modules and "+
+		"kindest/node:v1.35.0, on this machine's docker (default: built from modules and "+
 		"Debian packages)")
 	f.IntVar(&o.workers, "workers", -1, "worker nodes (default: 2 on docker, 0 in a node)")
 	f.BoolVar(&o.inNode, "in-node", !haveDocker(), "use a throw-away node although docker is here")
