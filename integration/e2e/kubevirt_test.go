@@ -21,6 +21,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/hack/kubevirt"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
@@ -56,9 +57,13 @@ func (c *cluster) kubeVirt(t *testing.T) client.Client {
 	return api
 }
 
+// api returns a client for the kinds of Kubernetes, KubeVirt and Mooring.
 func (c *cluster) api() (client.Client, error) {
 	scheme, err := actor.Scheme()
 	if err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	return client.New(c.config, client.Options{Scheme: scheme})

@@ -8,29 +8,66 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestLauncherKilled kills a launcher whose VM would go on. The agent ends the VM.
 func TestLauncherKilled(t *testing.T) {
 	c := start(t)
-	pod := launcher("killed", nil, "--vm")
-	pod.Spec.ShareProcessNamespace = new(true) // the VM survives the container's first process
-	c.create(t, pod)
+	c.create(t, escaping("killed", nil))
 	c.awaitRunning(t, "killed")
 	c.awaitEvent(t, "killed", "VMStarted")
-	c.run(t, "killed", "kill", c.processOf(t, "killed", "/usr/bin/launcher"))
+	c.killLauncher(t, "killed")
 	c.awaitEvent(t, "killed", "OwnerGone")
+	c.awaitEvent(t, "killed", "VMTerminated")
 	c.awaitEvent(t, "killed", "VMGone")
+}
+
+// escaping is a launcher whose VM outlives its container, because the VM is in a cgroup outside of
+// its pod. The second container keeps the pid namespace and shows the VM.
+func escaping(name string, annotations map[string]string) *corev1.Pod {
+	pod := launcher(name, annotations, "--vm", "--elsewhere")
+	pod.Spec.ShareProcessNamespace = new(true)
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: beside,
+		Image: image("e2e-launcher"), Args: []string{"run"}})
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+	}
+	return pod
+}
+
+// beside is the second container of an escaping launcher.
+const beside = "beside"
+
+// killLauncher kills the launcher process of an escaping launcher, from the container beside it.
+func (c *cluster) killLauncher(t *testing.T, pod string) {
+	t.Helper()
+	if _, err := c.exec(t.Context(), namespace, pod, beside, "/usr/bin/launcher", "kill",
+		c.processOf(t, pod, "/usr/bin/launcher")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // processOf is the lowest pid of this program in a pod, in the pod's pid namespace. Higher ones are
 // commands of this suite.
 func (c *cluster) processOf(t *testing.T, pod, program string) string {
 	t.Helper()
+	pid := c.findProcess(t, pod, "compute", program)
+	if pid == "" {
+		t.Fatalf("no process of pod %s runs %s", pod, program)
+	}
+	return pid
+}
+
+// findProcess is processOf from this container of the pod. It is empty without such a process.
+func (c *cluster) findProcess(t *testing.T, pod, container, program string) string {
+	t.Helper()
+	out, err := c.exec(t.Context(), namespace, pod, container, "/usr/bin/launcher", "processes")
+	if err != nil {
+		t.Fatal(err)
+	}
 	lowest := 0
-	for line := range strings.Lines(c.run(t, pod, "processes")) {
+	for line := range strings.Lines(out) {
 		text, exe, _ := strings.Cut(strings.TrimSpace(line), " ")
 		pid, err := strconv.Atoi(text)
 		if err != nil {
@@ -41,7 +78,7 @@ func (c *cluster) processOf(t *testing.T, pod, program string) string {
 		}
 	}
 	if lowest == 0 {
-		t.Fatalf("no process of pod %s runs %s", pod, program)
+		return ""
 	}
 	return strconv.Itoa(lowest)
 }
@@ -50,9 +87,7 @@ func (c *cluster) processOf(t *testing.T, pod, program string) string {
 // with its launcher.
 func TestAgentKilled(t *testing.T) {
 	c := start(t)
-	pod := launcher("kept", nil, "--vm")
-	pod.Spec.ShareProcessNamespace = new(true)
-	c.create(t, pod)
+	c.create(t, escaping("kept", nil))
 	c.awaitRunning(t, "kept")
 	c.awaitEvent(t, "kept", "VMStarted")
 	agents, err := c.agents(t.Context())
@@ -83,7 +118,8 @@ func TestAgentKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.processOf(t, "kept", emulator)
-	c.run(t, "kept", "kill", c.processOf(t, "kept", "/usr/bin/launcher"))
+	c.killLauncher(t, "kept")
+	c.awaitEvent(t, "kept", "VMTerminated")
 	c.awaitEvent(t, "kept", "VMGone")
 }
 
@@ -105,22 +141,6 @@ func TestPreStop(t *testing.T) {
 	c.awaitEvent(t, "prestop", "VMKilled")
 	c.awaitEvent(t, "prestop", "StopConfirmed")
 	if err := c.awaitGone(t.Context(), namespace, "prestop"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestDrain evicts a launcher, as `kubectl drain` does. The VM ends by SIGTERM, before its pod.
-func TestDrain(t *testing.T) {
-	c := start(t)
-	c.create(t, launcher("drained", nil, "--vm"))
-	c.awaitRunning(t, "drained")
-	c.awaitEvent(t, "drained", "VMStarted")
-	if err := c.client.PolicyV1().Evictions(namespace).Evict(t.Context(), &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Name: "drained", Namespace: namespace}}); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitEvent(t, "drained", "VMGone")
-	if err := c.awaitGone(t.Context(), namespace, "drained"); err != nil {
 		t.Fatal(err)
 	}
 }

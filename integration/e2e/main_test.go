@@ -145,7 +145,7 @@ func helm(ctx context.Context, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("helm %s: %w\n%s", args[0], err, errs.String())
+		return out.String(), fmt.Errorf("helm %s: %w\n%s", args[0], err, errs.String())
 	}
 	return out.String(), nil
 }

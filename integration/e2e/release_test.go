@@ -31,8 +31,8 @@ func last(t *testing.T) release {
 // install installs a release in a mode and returns when agents, fences and controller are ready.
 func (c *cluster) install(t *testing.T, r release, mode string) {
 	t.Helper()
-	for name, podSecurity := range map[string]string{system: "privileged", namespace: ""} {
-		if err := c.makeNamespace(t.Context(), name, podSecurity); err != nil {
+	for _, name := range []string{system, namespace} {
+		if err := c.makeNamespace(t.Context(), name, "privileged"); err != nil {
 			t.Fatal(err)
 		}
 	}

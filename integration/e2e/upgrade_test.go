@@ -19,8 +19,7 @@ func TestUpgrade(t *testing.T) {
 		c.uninstall(t) // without TestUninstall, as with -run
 	}
 	c.install(t, was, "enforce")
-	pod := launcher("survivor", withDevice(), "--vm")
-	pod.Spec.ShareProcessNamespace = new(true)
+	pod := escaping("survivor", withDevice())
 	c.create(t, pod)
 	c.awaitRunning(t, "survivor")
 	c.awaitEvent(t, "survivor", "VMStarted")
@@ -33,7 +32,8 @@ func TestUpgrade(t *testing.T) {
 	c.wantImages(t, map[string]string{"agent": is.tag, "fence": is.tag, "controller": is.tag})
 	c.wantSurvivor(t, vm)
 
-	c.run(t, "survivor", "kill", c.processOf(t, "survivor", "/usr/bin/launcher"))
+	c.killLauncher(t, "survivor")
+	c.awaitEvent(t, "survivor", "VMTerminated")
 	c.awaitEvent(t, "survivor", "VMGone")
 	c.delete(t, pod)
 	c.uninstall(t)

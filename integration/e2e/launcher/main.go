@@ -1,12 +1,16 @@
 // Command launcher is the program of the e2e suite's pods: a launcher with a VM, without libvirt and
 // QEMU. The VM is a process of the program's second copy, which has an emulator's name.
 //
-//	launcher run [--vm] [--stubborn]   a launcher container; SIGTERM ends it and its VM
-//	launcher limits [PID]              print RLIMIT_MEMLOCK in bytes, soft and hard
-//	launcher processes                 print pid and executable of each process
-//	launcher kill PID                  send SIGKILL
-//	launcher list PATH...              print the entries below existing paths, two levels deep
-//	launcher mounts SOURCE             print the mount points with this source
+//	launcher run [--vm [--stubborn] [--elsewhere]]
+//	                        a launcher container; SIGTERM ends it and its VM
+//	launcher limits [PID]   print RLIMIT_MEMLOCK in bytes, soft and hard
+//	launcher processes      print pid and executable of each process
+//	launcher kill PID       send SIGKILL
+//	launcher list PATH...   print the entries below existing paths, two levels deep
+//	launcher mounts SOURCE  print the mount points with this source
+//
+// A stubborn VM ignores SIGTERM. A VM elsewhere is in a cgroup outside of its pod, as with machined.
+// That needs a privileged container.
 package main
 
 import (
@@ -92,10 +96,29 @@ func launch(args []string) error {
 		return err
 	}
 	fmt.Println("the VM runs as process", vm.Process.Pid)
+	if slices.Contains(args, "--elsewhere") {
+		if err := moveElsewhere(vm.Process.Pid); err != nil {
+			return errors.Join(err, vm.Process.Kill())
+		}
+	}
 	if err := wait(false); err != nil {
 		return err
 	}
 	return errors.Join(vm.Process.Signal(syscall.SIGTERM), ignoreExit(vm.Wait()))
+}
+
+// moveElsewhere moves a process to a cgroup with the pod's name, outside of the pod's cgroup. The
+// container runtime does not kill it there when the container ends.
+func moveElsewhere(pid int) error {
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	cgroup := filepath.Join("/sys/fs/cgroup/machine.slice", name+".scope")
+	if err := os.MkdirAll(cgroup, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
 func ignoreExit(err error) error {
