@@ -45,8 +45,9 @@ func TestMigrationInAFullNamespace(t *testing.T) {
 	c.setPhase(t, kv, m, virtv1.MigrationPending)
 	target.Labels[virtv1.MigrationJobLabel] = string(m.UID)
 	// virt-controller tries again, too.
+	controller := c.virtController(t).CoreV1().Pods(quotaNamespace)
 	eventually(t, "the target pod to be accepted", func(ctx context.Context) error {
-		_, err := pods.Create(ctx, target.DeepCopy(), metav1.CreateOptions{})
+		_, err := controller.Create(ctx, target.DeepCopy(), metav1.CreateOptions{})
 		return err
 	})
 	t.Cleanup(func() { c.delete(t, target) })

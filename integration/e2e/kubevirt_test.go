@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/kubevirt"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
+	"github.com/mooring-vm/mooring/quota/virt"
 )
 
 // standInLabel marks the objects that the suite installs in place of KubeVirt.
@@ -67,6 +70,20 @@ func (c *cluster) api() (client.Client, error) {
 		return nil, err
 	}
 	return client.New(c.config, client.Options{Scheme: scheme})
+}
+
+// virtController returns a client with all rights and the name of KubeVirt's controller. The webhooks
+// take target pods from this account only.
+func (c *cluster) virtController(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{Groups: []string{"system:masters"},
+		UserName: virt.Cluster{Namespace: kubevirt.Namespace}.Controller()}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 type kubeVirtState int
