@@ -81,6 +81,7 @@ type Decision struct {
 	Rule     string              // the deciding rule; empty when none was needed or none matched
 	Compared []policy.Comparison // with the pod: one result per rule, up to the end of the search
 	Memlock  *host.Limit         // the requested memory lock; nil: none
+	VMLock   *host.Limit         // of it, the lock that the VM's process needs; nil: all
 	Yield    bool                // the present limit already covers Memlock: leave it
 	Demand   *host.Limit         // the launcher's charge in the node's account
 	Ceiling  *host.Limit         // as in [registry.Launcher]
@@ -220,6 +221,9 @@ func (d *decider) enterSettings(lock memlock.Result, files []api.CgroupSetting) 
 	if lock.Required {
 		limit := limitOf(lock)
 		d.decision.Memlock = &limit
+		if lock.Libvirt > 0 {
+			d.decision.VMLock = new(host.Limit(lock.Libvirt))
+		}
 		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{
 			Name: agentapi.MemlockSetting, Requested: limit.String(), Terms: terms(lock),
 		})

@@ -47,7 +47,12 @@ func ForLauncher(in Input) (Result, error) {
 	if d.Base, d.Minimum, err = base(in); err != nil {
 		return Result{}, err
 	}
-	return VEP144(d, requiredReason(r))
+	result, err := VEP144(d, requiredReason(r))
+	if err != nil || len(d.Minimum) == 0 {
+		return result, err
+	}
+	result.Libvirt, err = Total(append(d.Minimum, Term{"value", d.Value.Bytes}))
+	return result, err
 }
 
 // Required reports whether a launcher requests a lock of any size.

@@ -21,6 +21,11 @@ type Result struct {
 	Bytes     int64  // otherwise the limit, the sum of Terms
 	Terms     []Term // the summands of Bytes
 	Reason    string // for people, one sentence
+
+	// Libvirt is the part of Bytes that libvirt sets for the VM's process, and what was asked for
+	// on top of it. A VM process with this limit works. 0: libvirt sets none, and the process needs
+	// Bytes.
+	Libvirt int64
 }
 
 // Limited returns a limit that is the sum of terms. The error is a sum beyond an int64.

@@ -128,7 +128,8 @@ func launcher(
 		l.State = agentapi.StateRefused
 	}
 	if d.Act() {
-		l.Given, l.Ceiling = registry.Given{Memlock: d.Memlock, Cgroup: d.Cgroup}, d.Ceiling
+		l.Given = registry.Given{Memlock: d.Memlock, VMLock: d.VMLock, Cgroup: d.Cgroup}
+		l.Ceiling = d.Ceiling
 	}
 	return l
 }

@@ -102,3 +102,33 @@ func TestGuardAdoptsRaisedVMLock(t *testing.T) {
 		})
 	}
 }
+
+// libvirt lowers the limit of a VM with devices to its own formula, below the launcher's. The guard
+// repairs only a lower limit, or one that a resize granted.
+func TestGuardLeavesLibvirtsLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		vm, granted host.Limit // granted by a resize; 0: none
+		want        host.Limit
+		status      agentapi.Status
+	}{
+		"libvirt's":               {4 * gi, 0, 4 * gi, agentapi.StatusApplied},
+		"less than libvirt's":     {4*gi - 1, 0, 4 * gi, agentapi.StatusRepaired},
+		"less than after a raise": {4 * gi, 6 * gi, 6 * gi, agentapi.StatusRepaired},
+	} {
+		withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+			vm := b.withVM(same(c.vm))
+			b.registry.Update("id", func(l *registry.Launcher) {
+				l.Given.VMLock = new(host.Limit(4 * gi))
+				if c.granted > 0 {
+					l.SetLock(vm, c.granted)
+				}
+			})
+			if s := b.check(t).Settings[0]; s.Status != c.status {
+				t.Errorf("%s: setting %+v, want %s", name, s, c.status)
+			}
+			if got, err := b.kernel.Memlock(vm); got != same(c.want) || err != nil {
+				t.Errorf("%s: limit %+v, %v, want %s", name, got, err, c.want)
+			}
+		})
+	}
+}

@@ -20,7 +20,7 @@ type lockScan struct {
 	kernel     host.Kernel
 	want       host.Limit                  // granted limit
 	requireAll bool                        // every process needs it
-	vms        map[host.Process]host.Limit // required limits of VM processes
+	vms        map[host.Process]host.Limit // minimum limits of VM processes
 	repair     bool
 
 	known     map[host.Process]bool
@@ -78,7 +78,7 @@ func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error
 // process shows whether the limit took effect. If it did, a process with a lower limit lowered it
 // itself or got it from the VM's manager: libvirt and virt-handler set QEMU's limit. If it did not,
 // now or at an earlier check, other processes have inherited the missing limit. A VM process always
-// needs the limit, because the limit exists for it.
+// needs its own minimum.
 func (g *Guard) requiresAll(l registry.Launcher, cgroup string, want host.Limit) (bool, error) {
 	was := l.Setting(agentapi.MemlockSetting)
 	if was != nil && (was.Status == agentapi.StatusDiffers ||

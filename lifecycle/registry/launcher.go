@@ -81,6 +81,7 @@ type Launcher struct {
 // be refused.
 type Given struct {
 	Memlock *host.Limit         // nil: none requested
+	VMLock  *host.Limit         // minimum for the VM process; nil: Memlock
 	Cgroup  []api.CgroupSetting // sorted by file
 }
 
@@ -126,11 +127,15 @@ func (l *Launcher) vmProcesses() map[host.Process]bool {
 	return all
 }
 
-// VMLocks returns the required limit of each VM process.
+// VMLocks returns the minimum for the limit of each VM process. libvirt lowers the limit of a VM with
+// devices to its own formula, which is enough.
 func (l *Launcher) VMLocks() map[host.Process]host.Limit {
 	all := map[host.Process]host.Limit{}
 	for vm := range l.vmProcesses() {
 		all[vm] = l.VMLock(vm)
+		if l.Given.VMLock != nil && l.liveOf(vm).Lock == nil {
+			all[vm] = *l.Given.VMLock
+		}
 	}
 	return all
 }

@@ -81,7 +81,7 @@ func (l *Launcher) MemoryRequirement() uint64 {
 	return l.Live.MemoryRequirement
 }
 
-// VMLock returns the required limit of a VM process.
+// VMLock returns the granted limit of a VM process.
 func (l *Launcher) VMLock(vm host.Process) host.Limit {
 	var lock host.Limit
 	if l.Given.Memlock != nil {
