@@ -25,7 +25,7 @@ func TestAnnotationsAreDocumented(t *testing.T) {
 	inTable(t, readDoc(t, "reference/cgroup-files.md"), api.CgroupFiles()...)
 	inTable(t, readDoc(t, "reference/annotations.md"),
 		api.LauncherKey, api.SidecarKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey,
-		api.GuestMemoryKey, api.DevicesKey, "<file>"+api.CgroupSuffix,
+		api.GuestMemoryKey, api.OverheadKey, api.DevicesKey, "<file>"+api.CgroupSuffix,
 		api.GracePeriodKey, api.WatchdogKey, api.DomainKey, api.VCPUsKey, api.ResizeMemoryKey,
 		api.CPUQuotaKey, api.CPUSharesKey,
 		api.InjectSidecarKey, api.InjectPreStopKey, api.AddedKey, api.RenderedKey, api.APIVersion,

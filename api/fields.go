@@ -21,6 +21,7 @@ var fields = sync.OnceValue(func() []field {
 		{GuestMemoryKey, pointer(parsePositiveBytes[int64], func(r *Request) **int64 {
 			return &r.GuestMemory
 		})},
+		{OverheadKey, pointer(ParseBytes, func(r *Request) **Bytes { return &r.Overhead })},
 		{DevicesKey, value(ParseDevices, func(r *Request) *Devices { return &r.Devices })},
 		{GracePeriodKey, pointer(parseDuration, func(r *Request) **time.Duration {
 			return &r.GracePeriod

@@ -34,6 +34,9 @@ const (
 	// container's memory limit.
 	GuestMemoryKey = "guest-memory.memlock" + Suffix
 
+	// OverheadKey is the launcher's memory beyond [GuestMemoryKey]. Absent: the node estimates it.
+	OverheadKey = "overhead.memlock" + Suffix
+
 	// DevicesKey lists devices that pin the VM's memory: see [Devices].
 	DevicesKey = "devices.memlock" + Suffix
 

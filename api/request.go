@@ -14,6 +14,7 @@ type Request struct {
 	RequiresLock *bool     // lock memory even if no device needs it
 	Value        *Lockable // lockable memory in addition to the VM's own
 	GuestMemory  *int64    // bytes, > 0; base of the lock's computation
+	Overhead     *Bytes    // launcher's memory beyond the guest's
 	Devices      Devices   // devices that pin the VM's memory
 
 	Cgroup []CgroupSetting // sorted by File, each File once

@@ -93,6 +93,7 @@ func canonical(r Request) map[string]string {
 	set(GuestMemoryKey, r.GuestMemory != nil, func() string {
 		return Bytes(*r.GuestMemory).String()
 	})
+	set(OverheadKey, r.Overhead != nil, func() string { return r.Overhead.String() })
 	set(DevicesKey, r.Devices.Any(), func() string { return r.Devices.String() })
 	set(GracePeriodKey, r.GracePeriod != nil, func() string { return r.GracePeriod.String() })
 	set(WatchdogKey, r.Watchdog != nil, func() string { return r.Watchdog.String() })

@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 			"mooring.dev.example.org/x": "1"}, Request{}},
 		"everything": {map[string]string{
 			LauncherKey: "compute", APIVersionKey: "v1alpha1", RequiresLockKey: "true",
-			ValueKey: "1Gi", GuestMemoryKey: "1Gi",
+			ValueKey: "1Gi", GuestMemoryKey: "1Gi", OverheadKey: "1Gi",
 			DevicesKey: "vfio=2,iommu", GracePeriodKey: "1m", WatchdogKey: "60s", DomainKey: "vm-1",
 			VCPUsKey:        "4",
 			ResizeMemoryKey: "1Gi", CPUQuotaKey: "150%", CPUSharesKey: "200",
@@ -29,6 +29,7 @@ func TestParse(t *testing.T) {
 			"io.weight.cgroup.mooring.dev": "50",
 		}, Request{
 			RequiresLock: &yes, Value: &Lockable{Bytes: gib}, GuestMemory: &gib,
+			Overhead:    (*Bytes)(&gib),
 			Devices:     Devices{VFIO: 2, IOMMU: true},
 			GracePeriod: &minute, Watchdog: &minute, Domain: "vm-1",
 			Size: Size{VCPUs: 4, Memory: 1 << 30, CPUQuota: CPUQuota{Percent: 150},
@@ -73,6 +74,8 @@ func refusedByValue() []refusal {
 		{ValueKey + "/container.compute", "1m", "fraction of a byte"},
 		{GuestMemoryKey, "0", "zero makes no sense here"},
 		{GuestMemoryKey, "unlimited", "want a whole number"},
+		{OverheadKey, "-1", "want a whole number"},
+		{OverheadKey, "0.1", "fraction of a byte"},
 		{ResizeMemoryKey, "0Gi", "zero makes no sense here"},
 		{ResizeMemoryKey, "8Ei", "too large"},
 		{RequiresLockKey, "True", `want "true" or "false"`},

@@ -45,7 +45,7 @@ func drawFacts(t *rapid.T) decide.Facts {
 	}
 	keys := []string{
 		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey,
-		api.DevicesKey,
+		api.OverheadKey, api.DevicesKey,
 		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix,
 		"memory.max" + api.CgroupSuffix, "x" + api.Suffix,
 		"ulimits.noderesource.dev/container.compute", api.DomainKey, api.GracePeriodKey,

@@ -9,14 +9,14 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// OverheadKey is the annotation in which KubeVirt 1.8 and newer write the overhead of a launcher
-// pod, in bytes. It is exact, unlike an estimate.
-const OverheadKey = "kubevirt.io/memory-overhead-bytes"
+// KubeVirtOverheadKey is the annotation in which KubeVirt 1.8 and newer write the overhead of a
+// launcher pod, in bytes. It is exact, unlike an estimate.
+const KubeVirtOverheadKey = "kubevirt.io/memory-overhead-bytes"
 
 const mib = 1 << 20
 
-// overhead returns the launcher's memory beyond the guest's: from [OverheadKey], or else
-// estimated.
+// overhead returns the launcher's memory beyond the guest's: from [api.OverheadKey], or else from
+// [KubeVirtOverheadKey], or else estimated.
 //
 // The estimate is KubeVirt's overhead for a VM with this guest memory and as many CPUs as the
 // container may use, rounded up to a MiB. It omits KubeVirt's GiB for VFIO devices. libvirt's sum
@@ -25,14 +25,17 @@ func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 	if request.GuestMemory == nil || !memlock.Required(request) {
 		return nil, nil
 	}
-	if text, ok := d.facts.Annotations[OverheadKey]; ok {
+	if request.Overhead != nil {
+		return []memlock.Term{{Name: "launcher's overhead", Bytes: int64(*request.Overhead)}}, nil
+	}
+	if text, ok := d.facts.Annotations[KubeVirtOverheadKey]; ok {
 		bytes, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || bytes < 0 {
 			return nil, fmt.Errorf("annotation %s: %s: want KubeVirt's number of bytes, or no "+
 				"such annotation",
-				OverheadKey, api.Quote(text))
+				KubeVirtOverheadKey, api.Quote(text))
 		}
-		return []memlock.Term{{Name: "launcher's overhead, by " + OverheadKey, Bytes: bytes}}, nil
+		return []memlock.Term{{Name: "launcher's overhead, by " + KubeVirtOverheadKey, Bytes: bytes}}, nil
 	}
 	vm := kubevirt.VM{
 		Memory:       kubevirt.Memory{Request: *request.GuestMemory},

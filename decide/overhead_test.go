@@ -32,16 +32,18 @@ func TestOverhead(t *testing.T) {
 		"for each CPU": {requests(), 3500, "amd64", 4*gi + 321*mi},
 		"on Arm":       {requests(), 0, "arm64", 4*gi + 425*mi},
 		"elsewhere":    {requests(), 0, "riscv64", 4*gi + 297*mi},
-		"as KubeVirt wrote": {requests(decide.OverheadKey, "283115521"), 3500, "amd64",
+		"as KubeVirt wrote": {requests(decide.KubeVirtOverheadKey, "283115521"), 3500, "amd64",
 			4*gi + 283115521},
 		"libvirt's sum is larger": {requests(api.DevicesKey, "vfio=1"), 0, "amd64", 5 * gi},
-		"KubeVirt's with VFIO is": {requests(api.DevicesKey, "vfio=1", decide.OverheadKey,
+		"KubeVirt's with VFIO is": {requests(api.DevicesKey, "vfio=1", decide.KubeVirtOverheadKey,
 			"1356857344"), 0, "amd64", 4*gi + 1356857344},
+		"as the webhook wrote": {requests(api.OverheadKey, "283115520", decide.KubeVirtOverheadKey,
+			"283115521"), 3500, "amd64", 4*gi + 283115520},
 		"a memory limit includes it": {map[string]string{api.RequiresLockKey: "true",
-			decide.OverheadKey: "283115521"}, 0, "", 2 * gi},
-		"no lock is requested": {map[string]string{decide.OverheadKey: "x"}, 0, "", 0},
+			decide.KubeVirtOverheadKey: "283115521"}, 0, "", 2 * gi},
+		"no lock is requested": {map[string]string{decide.KubeVirtOverheadKey: "x"}, 0, "", 0},
 		"guest memory alone": {map[string]string{api.GuestMemoryKey: "4Gi",
-			decide.OverheadKey: "x"}, 0, "", 0},
+			decide.KubeVirtOverheadKey: "x"}, 0, "", 0},
 	} {
 		f := facts("trusted", test.annotations)
 		f.CPUs, f.Architecture = test.cpus, test.architecture
@@ -63,9 +65,9 @@ func TestOverhead(t *testing.T) {
 func TestOverheadThatIsNoNumber(t *testing.T) {
 	for _, value := range []string{"", "283Mi", "-1", "1e9", "99999999999999999999"} {
 		f := facts("trusted", map[string]string{api.RequiresLockKey: "true",
-			api.GuestMemoryKey: "4Gi", decide.OverheadKey: value})
+			api.GuestMemoryKey: "4Gi", decide.KubeVirtOverheadKey: value})
 		d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
-		if d.Refusal == nil || !strings.Contains(d.Refusal.Message, decide.OverheadKey+`: "`+value+
+		if d.Refusal == nil || !strings.Contains(d.Refusal.Message, decide.KubeVirtOverheadKey+`: "`+value+
 			`": want KubeVirt's number of bytes`) {
 			t.Errorf("%q: %v", value, d.Refusal)
 		}

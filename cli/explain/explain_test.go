@@ -105,7 +105,7 @@ func TestExplainDomain(t *testing.T) {
 
 func TestOutcomes(t *testing.T) {
 	asks := map[string]string{"requires-lock.memlock.mooring.dev": "true",
-		"guest-memory.memlock.mooring.dev": "32Gi", decide.OverheadKey: "0"}
+		"guest-memory.memlock.mooring.dev": "32Gi", decide.KubeVirtOverheadKey: "0"}
 	for name, test := range map[string]struct {
 		mode    policy.Mode
 		change  func(*corev1.Pod, *Node)
@@ -164,7 +164,7 @@ func TestOutcomes(t *testing.T) {
 
 func requestLess(p *corev1.Pod, _ *Node) {
 	p.Annotations = map[string]string{"requires-lock.memlock.mooring.dev": "true",
-		"guest-memory.memlock.mooring.dev": "1Gi", decide.OverheadKey: "0"}
+		"guest-memory.memlock.mooring.dev": "1Gi", decide.KubeVirtOverheadKey: "0"}
 }
 
 func pids(p *corev1.Pod, _ *Node) {

@@ -75,7 +75,7 @@ func VFIO() map[string]string {
 // Lock returns annotations that ask for a memory lock of exactly this quantity.
 func Lock(quantity string) map[string]string {
 	return map[string]string{
-		api.RequiresLockKey: "true", api.GuestMemoryKey: quantity, decide.OverheadKey: "0",
+		api.RequiresLockKey: "true", api.GuestMemoryKey: quantity, decide.KubeVirtOverheadKey: "0",
 	}
 }
 

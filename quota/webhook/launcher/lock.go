@@ -13,17 +13,18 @@ const mib = 1 << 20
 
 // lock holds the memory-lock annotations of a launcher.
 type lock struct {
-	guest   int64 // bytes, > 0: the VM's largest memory
-	devices api.Devices
-	share   int64 // bytes: this webhook's part of the annotation value
+	guest    int64 // bytes, > 0: the VM's largest memory
+	overhead int64 // bytes: what KubeVirt's own limit has beyond the VM's largest memory
+	devices  api.Devices
+	share    int64 // bytes: this webhook's part of the annotation value
 }
 
 // lock computes the memory-lock limit of a launcher. It returns false if there is no reason for
 // one: no device, SEV, real time, reservedOverhead or annotation.
 //
-// The agent computes the limit from the annotations with [memlock.ForLauncher]. The share adds the
-// difference to KubeVirt's own limit of the cluster's version, in whole MiB, and the lockable
-// memory beyond the VM's own memory, which VEP 144 adds in both cases.
+// The agent computes the limit from the annotations with [memlock.ForLauncher]: KubeVirt's own limit
+// of the cluster's version, or libvirt's if that is larger. The share adds the lockable memory
+// beyond the VM's own memory, which VEP 144 adds in both cases.
 func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error) {
 	own, err := kubevirt.Limit(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
@@ -32,36 +33,63 @@ func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error)
 	if !own.Required && !m.Reserved.RequiresLock && !memlock.Required(request) {
 		return lock{}, false, nil
 	}
-	l := lock{devices: devices(vm, request.Devices)}
-	if l.guest, _, err = vm.Memory.LargestGuest(); err != nil {
+	guest, _, err := vm.Memory.LargestGuest()
+	if err != nil {
 		return lock{}, false, err
 	}
-	l.guest = max(l.guest, int64(request.Size.Memory), m.preparedMemory(request))
+	l := lock{devices: devices(vm, request.Devices)}
+	if l.overhead, err = m.overhead(vm, guest); err != nil {
+		return lock{}, false, err
+	}
+	l.guest = max(guest, int64(request.Size.Memory), m.preparedMemory(request))
 	if request.GuestMemory != nil {
 		l.guest = max(l.guest, *request.GuestMemory)
 	}
+	if request.Overhead != nil {
+		l.overhead = max(l.overhead, int64(*request.Overhead))
+	}
+	if l.share, err = sum(m.Reserved.Value, vm.Memory.AddedOverhead); err != nil {
+		return lock{}, false, err
+	}
+	return l, true, l.check(request.Value)
+}
+
+// check returns an error if the agent could not compute the limit.
+func (l lock) check(value *api.Lockable) error {
+	_, err := memlock.ForLauncher(memlock.Input{
+		Request: api.Request{RequiresLock: new(true), GuestMemory: &l.guest, Devices: l.devices,
+			Value: value},
+		Overhead: []memlock.Term{{Name: "launcher's overhead", Bytes: l.overhead}},
+	})
+	return err
+}
+
+// overhead returns what KubeVirt's own limit has beyond the guest's memory, without the memory of
+// reservedOverhead.
+func (m *mutation) overhead(vm kubevirt.VM, guest int64) (int64, error) {
 	terms, err := kubevirt.Own(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
-		return lock{}, false, err
+		return 0, err
 	}
-	want, err := memlock.Total(terms)
+	own, err := memlock.Total(terms)
 	if err != nil {
-		return lock{}, false, err
+		return 0, err
 	}
-	least, err := minimumOfAgent(l)
+	reserved, err := m.countedReserve(vm)
+	return own - guest - reserved, err
+}
+
+// countedReserve returns the part of reservedOverhead that KubeVirt's overhead has. Older versions
+// do not know the field.
+func (m *mutation) countedReserve(vm kubevirt.VM) (int64, error) {
+	without := vm
+	without.Memory.AddedOverhead = 0
+	_, with, err := kubevirt.Overhead(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
-		return lock{}, false, err
+		return 0, err
 	}
-	beyond, err := m.extraLock(vm)
-	if err != nil {
-		return lock{}, false, err
-	}
-	missing, err := sum(max(0, want-least), mib-1)
-	if err != nil {
-		return lock{}, false, err
-	}
-	l.share, err = sum(missing/mib*mib, beyond)
-	return l, true, err
+	_, lesser, err := kubevirt.Overhead(without, m.Cluster.Version, m.Cluster.Ratio)
+	return min(vm.Memory.AddedOverhead, with-lesser), err
 }
 
 // devices returns the VM's devices and the devices from annotations. KubeVirt's API has no virtual
@@ -71,40 +99,11 @@ func devices(vm kubevirt.VM, annotated api.Devices) api.Devices {
 	return annotated
 }
 
-// extraLock returns the lockable memory beyond the VM's own memory and beyond the overhead.
-func (m *mutation) extraLock(vm kubevirt.VM) (int64, error) {
-	without := vm
-	without.Memory.AddedOverhead = 0
-	_, with, err := kubevirt.Overhead(vm, m.Cluster.Version, m.Cluster.Ratio)
-	if err != nil {
-		return 0, err
-	}
-	if _, lesser, err := kubevirt.Overhead(without, m.Cluster.Version, m.Cluster.Ratio); err !=
-		nil || lesser < with {
-		return m.Reserved.Value, err
-	}
-	return sum(m.Reserved.Value, vm.Memory.AddedOverhead)
-}
-
-// minimumOfAgent returns the agent's smallest result without the share. The agent may know a larger
-// overhead, and assumes at least the overhead of one vCPU.
-func minimumOfAgent(l lock) (int64, error) {
-	overhead, _, err := kubevirt.Overhead(kubevirt.VM{Memory: kubevirt.Memory{Request: l.guest}},
-		kubevirt.Main(), kubevirt.Ratio{})
-	if err != nil {
-		return 0, err
-	}
-	r, err := memlock.ForLauncher(memlock.Input{
-		Request:  api.Request{RequiresLock: new(true), GuestMemory: &l.guest, Devices: l.devices},
-		Overhead: overhead,
-	})
-	return r.Bytes, err
-}
-
 // applyLock writes the annotations of a memory lock and never lowers a value.
 func (m *mutation) applyLock(l lock) error {
 	a := m.pod.Annotations
 	m.set(api.GuestMemoryKey, api.Bytes(l.guest).String())
+	m.set(api.OverheadKey, api.Bytes(l.overhead).String())
 	if l.devices.Any() {
 		m.set(api.DevicesKey, l.devices.String())
 	}

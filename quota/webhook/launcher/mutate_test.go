@@ -33,12 +33,15 @@ func locked(changes ...string) map[string]string {
 	return written(append([]string{
 		"requires-lock.memlock.mooring.dev", "true", "guest-memory.memlock.mooring.dev", "2Gi",
 		"value.memlock.mooring.dev", "0", "added.memlock.mooring.dev", "0",
+		"overhead.memlock.mooring.dev", "293601632",
 	}, changes...)...)
 }
 
 func TestAnnotations(t *testing.T) {
 	type vmi = kubevirtv1.VirtualMachineInstance
 	required := kubevirtv1.MemLockRequirement(kubevirtv1.MemLockRequired)
+	// With a VFIO device KubeVirt's overhead is 1 GiB larger.
+	device := []string{"overhead.memlock.mooring.dev", "1367343456"}
 	for name, c := range map[string]struct {
 		version string
 		vmi     func(*vmi)
@@ -47,8 +50,8 @@ func TestAnnotations(t *testing.T) {
 	}{
 		"no need": {vmi: func(*vmi) {}, before: map[string]string{"a": "b"},
 			want: map[string]string{"a": "b"}},
-		"gpu": {vmi: withGPUs(1), want: locked("devices.memlock.mooring.dev", "vfio=1",
-			"value.memlock.mooring.dev", "0")},
+		"gpu": {vmi: withGPUs(1), want: locked(append(device, "devices.memlock.mooring.dev",
+			"vfio=1")...)},
 		"host devices and sriov": {
 			vmi: func(v *vmi) {
 				v.Spec.Domain.Devices.HostDevices = make([]kubevirtv1.HostDevice, 2)
@@ -56,19 +59,20 @@ func TestAnnotations(t *testing.T) {
 					{InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{
 						SRIOV: &kubevirtv1.InterfaceSRIOV{}}}}
 			},
-			want: locked("devices.memlock.mooring.dev", "vfio=3"),
+			want: locked(append(device, "devices.memlock.mooring.dev", "vfio=3")...),
 		},
 		"realtime": {vmi: func(v *vmi) { v.Spec.Domain.CPU.Realtime = &kubevirtv1.Realtime{} },
 			want: locked()},
 		"sev": {vmi: func(v *vmi) {
 			v.Spec.Domain.LaunchSecurity = &kubevirtv1.LaunchSecurity{SEV: &kubevirtv1.SEV{}}
-		}, want: locked()},
+		}, want: locked("overhead.memlock.mooring.dev", "562037088")},
 		"largest": {
 			vmi: func(v *vmi) {
 				v.Spec.Domain.CPU.Realtime = &kubevirtv1.Realtime{}
 				v.Spec.Domain.Memory.MaxGuest = new(resource.MustParse("8Gi"))
 			},
-			want: locked("guest-memory.memlock.mooring.dev", "8Gi"),
+			want: locked("guest-memory.memlock.mooring.dev", "8Gi",
+				"overhead.memlock.mooring.dev", "293601688"),
 		},
 		"reserved overhead": {
 			version: "1.8",
@@ -87,20 +91,20 @@ func TestAnnotations(t *testing.T) {
 			before: map[string]string{api.DevicesKey: "vdpa=1", api.ValueKey: "1Gi",
 				api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi",
 				"required-plugins.noderesource.dev": "[other]"},
-			want: locked("devices.memlock.mooring.dev", "vfio=1,vdpa=1",
+			want: locked(append(device, "devices.memlock.mooring.dev", "vfio=1,vdpa=1",
 				"value.memlock.mooring.dev", "1Gi", "required-plugins.noderesource.dev",
-				`["other","mooring"]`),
+				`["other","mooring"]`)...),
 		},
 		"unlimited stays": {vmi: withGPUs(1), before: map[string]string{api.ValueKey: "unlimited"},
-			want: locked("devices.memlock.mooring.dev", "vfio=1", "value.memlock.mooring.dev",
-				"unlimited")},
+			want: locked(append(device, "devices.memlock.mooring.dev", "vfio=1",
+				"value.memlock.mooring.dev", "unlimited")...)},
 		"a larger one stays": {
 			vmi: withGPUs(1),
 			before: map[string]string{api.GuestMemoryKey + "/container.compute": "64Gi",
 				api.DevicesKey + "/pod": "vfio=4,iommu"},
 			want: func() map[string]string {
-				w := locked(api.GuestMemoryKey+"/container.compute", "64Gi", api.DevicesKey+"/pod",
-					"vfio=4,iommu")
+				w := locked(append(device, api.GuestMemoryKey+"/container.compute", "64Gi",
+					api.DevicesKey+"/pod", "vfio=4,iommu")...)
 				delete(w, api.GuestMemoryKey)
 				return w
 			}(),
@@ -126,9 +130,14 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// The shares for a KubeVirt version with an overhead exact to the byte.
-func TestShare(t *testing.T) {
+// The overhead is what KubeVirt's own limit has beyond the guest's 2 GiB, exact to the byte. The share
+// is what VEP 144 adds.
+func TestOverheadAndShare(t *testing.T) {
 	type vmi = kubevirtv1.VirtualMachineInstance
+	const (
+		oneCPU = 285213024 // 1.7: 272 MiB with page tables, and KubeVirt's rounding to 1000 bytes
+		device = 1367343456
+	)
 	cpus := func(n uint32) func(*vmi) {
 		return func(v *vmi) {
 			v.Spec.Domain.CPU = &kubevirtv1.CPU{Sockets: n, Cores: 1, Threads: 1,
@@ -136,7 +145,7 @@ func TestShare(t *testing.T) {
 		}
 	}
 	added := func(v *vmi) {
-		v.Spec.Domain.CPU.Realtime = &kubevirtv1.Realtime{}
+		cpus(1)(v)
 		v.Spec.Domain.Memory.ReservedOverhead = &kubevirtv1.ReservedOverhead{
 			AddedOverhead: new(resource.MustParse("3Gi"))}
 	}
@@ -144,36 +153,33 @@ func TestShare(t *testing.T) {
 		version  string
 		vmi      func(*vmi)
 		reserved Reserved
-		want     string
+		overhead int64
+		share    string
 	}{
-		// main adds 20 MiB to 1.7, and each vCPU takes 8; KubeVirt rounds up to 1000 bytes, the
-		// share to 1 MiB.
-		"few vCPUs": {"1.7", cpus(3), Reserved{}, "0"},
-		"many vCPUs": {"1.7", cpus(11), Reserved{},
-			api.Bytes(61 * mi).String()},
-		"what VEP 144 had first":              {"1.7", cpus(1), Reserved{Value: 5 * gi}, "5Gi"},
-		"addedOverhead, before KubeVirt knew": {"1.7", added, Reserved{}, "3Gi"},
-		"addedOverhead": {"1.9", added, Reserved{},
-			api.Bytes(3*gi - 11*mi).String()},
-		"one device": {"1.9", withGPUs(1), Reserved{},
-			api.Bytes(281 * mi).String()},
-		"several devices before 1.8.3": {"1.8.2", withGPUs(3), Reserved{},
-			api.Bytes(281 * mi).String()},
+		"one vCPU":                            {"1.7", cpus(1), Reserved{}, oneCPU, "0"},
+		"many vCPUs":                          {"1.7", cpus(11), Reserved{}, oneCPU + 80*mi, "0"},
+		"what VEP 144 had first":              {"1.7", cpus(1), Reserved{Value: 5 * gi}, oneCPU, "5Gi"},
+		"addedOverhead, before KubeVirt knew": {"1.7", added, Reserved{}, oneCPU, "3Gi"},
+		"addedOverhead":                       {"1.9", added, Reserved{}, oneCPU, "3Gi"},
+		"one device":                          {"1.9", withGPUs(1), Reserved{}, device, "0"},
+		"several devices before 1.8.3":        {"1.8.2", withGPUs(3), Reserved{}, device, "0"},
 		"several devices": {"1.8.3", withGPUs(3), Reserved{},
-			api.Bytes(4*gi + 281*mi).String()},
+			device + 2*(2*gi+352), "0"},
 		"requires a lock in the first words": {"1.7", func(*vmi) {},
-			Reserved{RequiresLock: true, Value: 1}, "1"},
-		"a value alone requires no lock": {"1.7", func(*vmi) {}, Reserved{Value: 1}, ""},
-		"a device, and a value in first words": {"1.7", withGPUs(1), Reserved{Value: gi},
-			api.Bytes(gi + 281*mi).String()},
+			Reserved{RequiresLock: true, Value: 1}, oneCPU + 8*mi, "1"},
+		"a value alone requires no lock": {"1.7", func(*vmi) {}, Reserved{Value: 1}, 0, ""},
+		"a device, and a value in first words": {"1.7", withGPUs(1), Reserved{Value: gi}, device,
+			"1Gi"},
 	} {
 		in := input(newPod(nil), newVMI(c.vmi))
 		in.Reserved, in.Cluster = c.reserved, cluster(c.version)
-		pod := mutated(t, in)
-		if got := pod.Annotations[api.ValueKey]; got != c.want ||
-			pod.Annotations[api.AddedKey] != c.want {
-			t.Errorf("%s: got %q, %q of it noted, want %q", name, got,
-				pod.Annotations[api.AddedKey], c.want)
+		got := mutated(t, in).Annotations
+		if got[api.ValueKey] != c.share || got[api.AddedKey] != c.share {
+			t.Errorf("%s: got %q, %q of it noted, want %q", name, got[api.ValueKey],
+				got[api.AddedKey], c.share)
+		}
+		if c.overhead > 0 && got[api.OverheadKey] != api.Bytes(c.overhead).String() {
+			t.Errorf("%s: overhead %q, want %d", name, got[api.OverheadKey], c.overhead)
 		}
 	}
 }
@@ -181,6 +187,7 @@ func TestShare(t *testing.T) {
 // After a later webhook raised the amount, a second pass counts its own share once.
 func TestReinvocation(t *testing.T) {
 	in := input(newPod(nil), newVMI(withGPUs(1)))
+	in.Reserved.Value = gi
 	first := mutated(t, in)
 	share, _, _ := api.Added(first.Annotations)
 	if err := api.AddLockable(first.Annotations, gi); err != nil {
@@ -193,7 +200,7 @@ func TestReinvocation(t *testing.T) {
 	}
 	in.Reserved.Value = 2 * gi // the VM's need grew
 	if got, want := mutated(t, in).Annotations[api.ValueKey],
-		(share + api.Bytes(3*gi)).String(); got != want {
+		(share + api.Bytes(2*gi)).String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -215,9 +222,11 @@ func TestWrong(t *testing.T) {
 			newVMI(withGPUs(1), func(v *kubevirtv1.VirtualMachineInstance) {
 				v.Spec.Domain.Memory.MaxGuest = new(resource.MustParse("-1"))
 			})),
-		"makes more than 9223372036854775807": input(
+		"for value is more than an int64 holds": input(
 			newPod(map[string]string{api.ValueKey: "9223372036854775807"}), newVMI(withGPUs(1))),
-		"more than an int64 holds": input(newPod(map[string]string{api.GuestMemoryKey: "9223372036854775807"}), newVMI(withGPUs(1))),
+		"more for launcher's overhead is more than an int64 holds": input(
+			newPod(map[string]string{api.GuestMemoryKey: "9223372036854775807"}),
+			newVMI(withGPUs(1))),
 	} {
 		out, err := Mutate(in)
 		if err != nil || out.Pod != nil || len(out.Warnings) != 1 ||

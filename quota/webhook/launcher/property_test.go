@@ -144,11 +144,14 @@ func checkOnlyAdded(t *rapid.T, before, after map[string]string) {
 	}
 }
 
-// The agent's limit, for any assumed overhead, is at least KubeVirt's own limit and libvirt's limit
-// for the domain.
+// The agent's limit is at least KubeVirt's own limit and libvirt's limit for the domain. Without
+// annotations of others it is the larger one, exact to the byte.
 func TestCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
+		if rapid.Bool().Draw(t, "without annotations") {
+			in.Pod.Annotations = nil
+		}
 		vm, err := vmi.FromVMI(in.VMI)
 		if err != nil {
 			t.Fatal(err)
@@ -167,15 +170,23 @@ func TestCovers(t *testing.T) {
 			}
 			return
 		}
-		got := agentLimit(t, out.Pod, 0)
-		if want.Required && !got.Covers(atLeast(t, in, vm, want)) {
+		got, libvirt := agentLimit(t, out.Pod), libvirtLimit(t, vm)
+		want = atLeast(t, in, vm, want)
+		if want.Required && !got.Covers(want) {
 			t.Fatalf("%v gives %+v, and KubeVirt %+v", out.Pod.Annotations, got, want)
 		}
-		if libvirt := libvirtLimit(t, vm); !got.Covers(libvirt) {
+		if !got.Covers(libvirt) {
 			t.Fatalf("%v gives %+v, and libvirt wants %+v", out.Pod.Annotations, got, libvirt)
+		}
+		if in.Pod.Annotations == nil && want.Required &&
+			got.Bytes > max(want.Bytes, libvirt.Bytes+share(in, vm)) {
+			t.Fatalf("%v gives %+v, more than KubeVirt's %+v", out.Pod.Annotations, got, want)
 		}
 	})
 }
+
+// share is the lockable memory that VEP 144 adds.
+func share(in Input, vm kubevirt.VM) int64 { return in.Reserved.Value + vm.Memory.AddedOverhead }
 
 // libvirtLimit is libvirt's limit for the domain of a VM.
 func libvirtLimit(t *rapid.T, vm kubevirt.VM) memlock.Result {
@@ -205,34 +216,41 @@ func largest(t *rapid.T, vm kubevirt.VM) int64 {
 func atLeast(t *rapid.T, in Input, vm kubevirt.VM, limit memlock.Result) memlock.Result {
 	n := int64(vm.HostDevices + vm.GPUs + vm.SRIOV)
 	memory := (max(largest(t, vm), vm.Memory.Request) + 999) / 1000 * 1000
-	_, overhead, err := kubevirt.Overhead(vm, in.Cluster.Version, in.Cluster.Ratio)
-	if err != nil {
-		t.Fatal(err)
+	counted := overheadBytes(t, in, vm)
+	vm.Memory.AddedOverhead = 0
+	known := overheadBytes(t, in, vm) < counted // the version knows addedOverhead
+	limit.Bytes = counted + memory + in.Reserved.Value
+	if reserved := in.VMI.Spec.Domain.Memory.ReservedOverhead; reserved != nil && !known {
+		limit.Bytes += reserved.AddedOverhead.Value()
 	}
-	limit.Bytes = overhead + memory + in.Reserved.Value
 	if n > 1 && in.Cluster.Version.Compare(cluster("1.8.3").Version) >= 0 {
 		limit.Bytes += (n - 1) * memory
 	}
 	return limit
 }
 
-// agentLimit is the agent's limit from a pod's annotations, with this overhead.
-func agentLimit(t *rapid.T, pod *corev1.Pod, overhead int64) memlock.Result {
+func overheadBytes(t *rapid.T, in Input, vm kubevirt.VM) int64 {
+	_, bytes, err := kubevirt.Overhead(vm, in.Cluster.Version, in.Cluster.Ratio)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// agentLimit is the agent's limit from a pod's annotations.
+func agentLimit(t *rapid.T, pod *corev1.Pod) memlock.Result {
 	request, err := api.Parse(pod.Annotations, compute)
 	if err != nil {
 		t.Fatal(err)
 	}
+	in := memlock.Input{Request: request}
+	if request.Overhead != nil {
+		in.Overhead = []memlock.Term{{Name: "overhead", Bytes: int64(*request.Overhead)}}
+	}
 	if request.GuestMemory == nil {
 		return memlock.Result{}
 	}
-	terms, _, err := kubevirt.Overhead(
-		kubevirt.VM{Memory: kubevirt.Memory{Request: *request.GuestMemory}}, kubevirt.Main(),
-		kubevirt.Ratio{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := memlock.ForLauncher(memlock.Input{Request: request,
-		Overhead: append(terms, memlock.Term{Name: "more", Bytes: overhead})})
+	r, err := memlock.ForLauncher(in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func TestTargetAnnotations(t *testing.T) {
 		api.CPUSharesKey: "200", "value.memlock.mooring.dev": "1Ti",
 	}))}
 	pod := mutated(t, in)
-	want := locked(api.DevicesKey, "vfio=1", api.VCPUsKey, "8", api.ResizeMemoryKey, "6Gi",
+	want := locked(api.OverheadKey, pod.Annotations[api.OverheadKey], api.DevicesKey, "vfio=1", api.VCPUsKey, "8", api.ResizeMemoryKey, "6Gi",
 		api.CPUQuotaKey, "100%", api.CPUSharesKey, "200", api.GuestMemoryKey, "6Gi",
 		api.ValueKey, pod.Annotations[api.ValueKey], api.AddedKey, pod.Annotations[api.ValueKey])
 	if diff := cmp.Diff(want, pod.Annotations); diff != "" {
@@ -115,7 +115,7 @@ func TestTargetLock(t *testing.T) {
 	for name, c := range map[string]struct {
 		source corev1.Pod
 		guest  string
-		more   api.Bytes // above the source's share
+		more   int64 // bytes above the source's overhead
 	}{
 		"as it was":    {newSource(), "2Gi", 0},
 		"by its limit": {newSource(larger), "9Gi", 0},
@@ -129,22 +129,31 @@ func TestTargetLock(t *testing.T) {
 				api.ResizeMemoryKey: "1Gi"})), "2Gi", 0},
 		"eight more vCPUs": {
 			newSource(annotated(map[string]string{api.RenderedKey: asCame, api.VCPUsKey: "10"})),
-			"2Gi", api.Bytes(64 * mi)},
+			"2Gi", 64 * mi},
 		"fewer vCPUs than it can": {
 			newSource(annotated(map[string]string{api.RenderedKey: asCame, api.VCPUsKey: "1"})),
 			"2Gi", 0},
 	} {
 		in := input(newTarget(nil), newVMI(withGPUs(1)))
-		own, _, _ := api.Added(mutated(t, in).Annotations)
+		own := overheadOf(t, mutated(t, in))
 		in.Launchers = []corev1.Pod{c.source}
 		pod := mutated(t, in)
-		share, _, _ := api.Added(pod.Annotations)
+		overhead := overheadOf(t, pod)
 		if pod.Annotations[api.GuestMemoryKey] != c.guest || c.guest == "2Gi" &&
-			share != own+c.more {
-			t.Errorf("%s: guest memory %s, share %s, and %s of a VM that was not resized", name,
-				pod.Annotations[api.GuestMemoryKey], share, own)
+			overhead != own+c.more {
+			t.Errorf("%s: guest memory %s, overhead %d, and %d of a VM that was not resized", name,
+				pod.Annotations[api.GuestMemoryKey], overhead, own)
 		}
 	}
+}
+
+func overheadOf(t *testing.T, pod *corev1.Pod) int64 {
+	t.Helper()
+	request, err := api.Parse(pod.Annotations, compute)
+	if err != nil || request.Overhead == nil {
+		t.Fatalf("overhead %v, %v", request.Overhead, err)
+	}
+	return int64(*request.Overhead)
 }
 
 // Requests never exceed limits after any resize.
