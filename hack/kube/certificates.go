@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// ServiceAddress is the address of the Service "kubernetes", the first one of envtest's range. Pods
-// of a node with this address on its loopback interface reach the API server as in any cluster.
-const ServiceAddress = "10.0.0.1"
+// serviceAddress is the address of the Service "kubernetes", the first one of envtest's range. The
+// server's certificate has it for pods on a node with kube-proxy.
+const serviceAddress = "10.0.0.1"
 
 // The names of envtest's files. envtest makes them if they are missing, for loopback only.
 const (
@@ -74,7 +74,7 @@ func writeServingPair(dir string, ca *x509.Certificate, signer *ecdsa.PrivateKey
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{"localhost", "kubernetes.default.svc"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(ServiceAddress)},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(serviceAddress)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), signer)
 	if err != nil {

@@ -21,13 +21,15 @@ egressSelections:
 `
 
 // useProxy writes the configuration to file. kube-apiserver connects to the pods of a Service,
-// because its address exists only on nodes with kube-proxy.
+// because its address exists only on nodes with kube-proxy. It connects to a kubelet's address,
+// because a node may not know its own name.
 func useProxy(server *envtest.APIServer, file, socket string) error {
 	if err := os.WriteFile(file, fmt.Appendf(nil, egressConfig, socket), 0o600); err != nil {
 		return err
 	}
 	server.Configure().
 		Set("egress-selector-config-file", file).
-		Set("enable-aggregator-routing", "true")
+		Set("enable-aggregator-routing", "true").
+		Set("kubelet-preferred-address-types", "InternalIP")
 	return nil
 }

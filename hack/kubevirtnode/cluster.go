@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -37,6 +38,13 @@ const configuration = `{
     {"type": "sidecar", "resources": {"limits": {"cpu": "2", "memory": "64M"}}}
   ]
 }`
+
+// apiServer is the address of the API server on the node, for kubelet and kube-proxy. Pods use the
+// Service "kubernetes".
+const (
+	apiServer     = "127.0.0.1:6443"
+	apiServerPort = 6443
+)
 
 // Options of Start.
 type Options struct {
@@ -147,26 +155,31 @@ func (c *Cluster) join(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Name: NodeName}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	// Pods find the API server at the address of the Service "kubernetes", and so does kubelet.
-	if _, err := c.Node.Output(ctx, "ip", "address", "replace", kube.ServiceAddress+"/32", "dev",
-		"lo"); err != nil {
+	if c.forward, err = c.Node.Forward(fmt.Sprintf("0.0.0.0:%d", apiServerPort),
+		server.Host); err != nil {
 		return err
 	}
-	if c.forward, err = c.Node.Forward(kube.ServiceAddress+":443", server.Host); err != nil {
-		return err
-	}
-	access, err := c.Plane.AdminKubeconfigFor("https://" + kube.ServiceAddress)
+	access, err := c.Plane.AdminKubeconfigFor("https://" + apiServer)
 	if err != nil {
 		return err
 	}
 	if err := c.Node.Push(ctx, access, kubeletConf, 0o600); err != nil {
 		return err
 	}
-	if _, err := c.Node.Output(ctx, "systemctl", "start", "kubelet"); err != nil {
+	if _, err := c.Node.Output(ctx, "systemctl", "start", "kubelet", "kube-proxy"); err != nil {
 		return err
 	}
-	return c.await(ctx, "the node to be ready", func(ctx context.Context) error {
-		node, err := c.client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+	node, err := c.awaitNode(ctx)
+	if err != nil {
+		return err
+	}
+	return c.serveAPI(ctx, node)
+}
+
+// awaitNode returns the node when it is ready.
+func (c *Cluster) awaitNode(ctx context.Context) (node *corev1.Node, err error) {
+	return node, c.await(ctx, "the node to be ready", func(ctx context.Context) (err error) {
+		node, err = c.client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -177,6 +190,26 @@ func (c *Cluster) join(ctx context.Context) error {
 		}
 		return fmt.Errorf("conditions are %v", node.Status.Conditions)
 	})
+}
+
+// serveAPI makes kube-proxy lead the Service "kubernetes" to the API server's address on the node.
+func (c *Cluster) serveAPI(ctx context.Context, node *corev1.Node) error {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{{Name: new("https"),
+			Port: new(int32(apiServerPort))}},
+	}
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			slice.Endpoints = append(slice.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{a.Address}})
+		}
+	}
+	_, err := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, slice,
+		metav1.CreateOptions{})
+	return err
 }
 
 // Stop ends the cluster and removes its files.

@@ -41,8 +41,8 @@ func startNode(ctx context.Context, b *builder, archives []string) (*throwaway.N
 			filepath.Join(kubevirt.Dir, imageFile), guest}, archives...)}})
 }
 
-// nodeFiles are kubelet and the network of the pods. Without a default route, pods would not reach
-// the API server.
+// nodeFiles are kubelet, kube-proxy and the network of the pods. Without a default route, pods would
+// not reach the API server.
 func nodeFiles(ctx context.Context, b *builder) (image.Files, error) {
 	programs, err := kube.Build(ctx, b.log)
 	if err != nil {
@@ -55,9 +55,10 @@ func nodeFiles(ctx context.Context, b *builder) (image.Files, error) {
 	}
 	files := image.Files{"usr/local/bin/kubelet": {Content: kubelet, Mode: 0o755}}
 	for name, to := range map[string]string{
-		"kubelet.yaml":    "etc/kubernetes/kubelet.yaml",
-		"kubelet.service": "etc/systemd/system/kubelet.service",
-		"pods.conflist":   "etc/cni/net.d/05-pods.conflist",
+		"kubelet.yaml":       "etc/kubernetes/kubelet.yaml",
+		"kubelet.service":    "etc/systemd/system/kubelet.service",
+		"kube-proxy.service": "etc/systemd/system/kube-proxy.service",
+		"pods.conflist":      "etc/cni/net.d/05-pods.conflist",
 	} {
 		content, err := embedded.ReadFile("files/" + name)
 		if err != nil {
