@@ -48,18 +48,16 @@ SEED       ?= 1
 # The number of inputs for each fuzz target. A duration such as 10s sometimes fails with "context
 # deadline exceeded".
 FUZZTIME   ?= 200000x
-# Images of the e2e suite: the prefix of their names, and their tag. No registry has them: `kind
-# load` copies them to the nodes.
+# Images of the suites in clusters: the prefix of their names, and their tag. No registry has them:
+# `kind load` copies them to the nodes, and the node with KubeVirt has them on its disk.
 export MOORING_E2E_REGISTRY ?= registry.invalid/mooring
 export MOORING_E2E_TAG ?= e2e
 # Flags of hack/kind, such as --image=kindest/node:v1.35.0.
 KIND       ?=
-E2E_IMAGES := mooring-agent mooring-controller e2e-launcher
-# The same for the suite with the real KubeVirt. Its node has the images on its disk.
-export MOORING_KUBEVIRT_REGISTRY ?= localhost/mooring
-export MOORING_KUBEVIRT_TAG ?= kubevirt
-KUBEVIRT_IMAGES := mooring-agent mooring-controller mooring-shim
-# The tests of `make kubevirt`.
+E2E_IMAGES  = $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller e2e-launcher) \
+	$(wildcard bin/last-release/*.tar)
+KUBEVIRT_IMAGES := $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller mooring-shim)
+# The tests of `make kind`, `make kubevirt` and `make kubevirt-e2e`.
 TESTS      ?= .
 # Images: the prefix of their names, their tag (that of the chart), and the names of the images to
 # build (empty: all).
@@ -70,8 +68,8 @@ ONLY       ?=
 .PHONY: help run node check setup node-image kubernetes kubevirt-programs kubevirt test test-all \
 	rest unit newer-libvirt node-core core-in-node rest-in-node control-plane-core suites \
 	units-in-node suites-in-node node-rest control-planes control-planes-rest conformance kind \
-	e2e-images launcher-image e2e kubevirt-suite torture matrix bench fuzz build images chart \
-	release generate lint verify clean
+	e2e-images launcher-image e2e e2e-suite kubevirt-suite kubevirt-e2e kubevirt-e2e-run torture \
+	matrix bench fuzz build images chart release generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -206,18 +204,30 @@ launcher-image: # of the e2e suite's pods and of examples/kind.yaml
 		bin/images/e2e-launcher.tar
 
 e2e:
-	hack/kind load $(E2E_IMAGES:%=bin/images/%.tar) $(wildcard bin/last-release/*.tar)
+	hack/kind load $(E2E_IMAGES)
+	@$(MAKE) --no-print-directory e2e-suite
+
+e2e-suite:
 	export MOORING_E2E_LAST_CHART=$(CURDIR)/bin/last-release/chart \
 		MOORING_E2E_LAST_TAG="$$(cat bin/last-release/tag)" && \
-	$(TEST)/e2e.json -- -count=1 -v -timeout=$(TIMEOUT) ./integration/e2e
+	$(TEST)/e2e.json -- -count=1 -v -timeout=$(TIMEOUT) -run='$(TESTS)' ./integration/e2e
 
 kubevirt: ## the real KubeVirt on a node: VMs without and with Mooring; TESTS=REGEXP
 	@hack/setup build node guest
 	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs
-	@$(MAKE) --no-print-directory images REGISTRY="$(MOORING_KUBEVIRT_REGISTRY)" \
-		TAG="$(MOORING_KUBEVIRT_TAG)"
-	hack/kubevirt-node run $(KUBEVIRT_IMAGES:%=--image=bin/images/%.tar) -- \
+	@$(MAKE) --no-print-directory images REGISTRY="$(MOORING_E2E_REGISTRY)" \
+		TAG="$(MOORING_E2E_TAG)"
+	hack/kubevirt-node run $(KUBEVIRT_IMAGES:%=--image=%) -- \
 		$(MAKE) --no-print-directory kubevirt-suite
+
+# The images exist when the inner make starts, and not when the outer one does.
+kubevirt-e2e: ## the e2e suite beside the real KubeVirt; TESTS=REGEXP
+	@hack/setup build node guest
+	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs e2e-images
+	@$(MAKE) --no-print-directory kubevirt-e2e-run
+
+kubevirt-e2e-run:
+	hack/kubevirt-node run $(E2E_IMAGES:%=--image=%) -- $(MAKE) --no-print-directory e2e-suite
 
 kubevirt-suite:
 	$(TEST)/kubevirt.json -- -count=1 -v -timeout=$(TIMEOUT) -run='$(TESTS)' \

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
@@ -37,7 +35,7 @@ func TestObserveThenEnforce(t *testing.T) {
 		t.Errorf("mode observe changed %q to %q", limits, got)
 	}
 
-	c.enforce(t)
+	c.configureContainerd(t, "--set=mode="+string(policy.Enforce))
 	c.installed = true
 	eventually(t, "the predicted lock", func(context.Context) error {
 		got := c.run(t, "early", "limits", "1")
@@ -80,28 +78,5 @@ func (c *cluster) awaitOrphanStopped(t *testing.T, pod, stop string) {
 	c.awaitEvent(t, pod, "VMGone")
 	if left := c.findProcess(t, pod, beside, emulator); left != "" {
 		t.Errorf("the orphan is left as process %s", left)
-	}
-}
-
-// enforce switches to mode enforce. If containerd has a validator, the chart's container configures
-// it. hack/kind has enabled the validator before, so the container reports no change.
-func (c *cluster) enforce(t *testing.T) {
-	t.Helper()
-	args := []string{"--reset-then-reuse-values", "--set=mode=" + string(policy.Enforce)}
-	if node := c.withoutValidator(t); node != "" {
-		t.Log("without containerd.configure: " + node)
-		c.upgrade(t, current(), args...)
-		return
-	}
-	c.upgrade(t, current(), append(args, "--set=containerd.configure=true")...)
-	for node, agent := range c.agentsByNode(t) {
-		out, err := c.client.CoreV1().Pods(system).GetLogs(agent.Name,
-			&corev1.PodLogOptions{Container: "containerd"}).DoRaw(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasSuffix(strings.TrimSpace(string(out)), ": nothing to change") {
-			t.Errorf("node %s: the chart's container reports %q", node, out)
-		}
 	}
 }

@@ -43,6 +43,8 @@ type cluster struct {
 	client kubernetes.Interface
 	// installed is true while the cluster has this version of Mooring in mode enforce.
 	installed bool
+	// wroteDropIn is true while nodes have the drop-in of the chart's container.
+	wroteDropIn bool
 }
 
 // shared is set by TestMain unless the suite does not run.
@@ -81,6 +83,7 @@ func start(t *testing.T) *cluster {
 	c := startWithout(t)
 	if !c.installed {
 		c.install(t, current(), "enforce")
+		c.configureContainerd(t)
 		c.installed = true
 	}
 	return c

@@ -30,6 +30,7 @@ func (c *cluster) uninstall(t *testing.T) {
 		"--timeout=15m"); err != nil {
 		t.Fatal(err)
 	}
+	c.undoContainerd(t)
 	c.checkNodes(t)
 	for _, name := range []string{system, namespace} {
 		if err := c.deleteNamespace(t.Context(), name); err != nil {
@@ -69,7 +70,7 @@ func (c *cluster) checkNodes(t *testing.T) {
 			t.Errorf("node %s: mounts are left:\n%s", n.Name, mounts)
 		}
 		out, err := c.onNode(t, n.Name, "list", "/node/run/mooring", "/node/sys/fs/bpf/mooring",
-			"/node/opt/mooring", "/node/etc/mooring", "/node/var/lib/mooring")
+			"/node/opt/mooring", "/node/etc/mooring", "/node/var/lib/mooring", "/node"+dropIn)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,42 +85,59 @@ func (c *cluster) checkNodes(t *testing.T) {
 // onNode runs the suite's program in a pod of a node, and returns its output.
 func (c *cluster) onNode(t *testing.T, node string, args ...string) (string, error) {
 	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "look", Namespace: system},
+	pod := nodePod("look", node, image("e2e-launcher"), append([]string{"/usr/bin/launcher"},
+		args...)...)
+	pod.Spec.Containers[0].VolumeMounts[0].ReadOnly = true
+	return c.runPod(t, pod)
+}
+
+// nodePod is a pod on a node that runs a command once. It has the node's files in /node.
+func nodePod(name, node, image string, command ...string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: system},
 		Spec: corev1.PodSpec{
 			NodeName: node, RestartPolicy: corev1.RestartPolicyNever,
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{
-				Name: "look", Image: image("e2e-launcher"), Args: args,
-				VolumeMounts: []corev1.VolumeMount{{Name: "node", MountPath: "/node",
-					ReadOnly: true}},
+				Name: name, Image: image, Command: command,
+				VolumeMounts: []corev1.VolumeMount{{Name: "node", MountPath: "/node"}},
 			}},
 			Volumes: []corev1.Volume{{Name: "node", VolumeSource: corev1.VolumeSource{
 				HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
 		},
 	}
-	pods := c.client.CoreV1().Pods(system)
+}
+
+// runPod runs a pod to its end, and returns the output of its first container.
+func (c *cluster) runPod(t *testing.T, pod *corev1.Pod) (string, error) {
+	t.Helper()
+	pods := c.client.CoreV1().Pods(pod.Namespace)
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
 	defer func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}),
-			c.awaitGone(ctx, system, pod.Name)); err != nil {
+			c.awaitGone(ctx, pod.Namespace, pod.Name)); err != nil {
 			t.Error(err)
 		}
 	}()
-	eventually(t, "the pod on node "+node, func(ctx context.Context) error {
+	phase := corev1.PodPhase("")
+	eventually(t, "the end of pod "+pod.Name, func(ctx context.Context) error {
 		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if now.Status.Phase != corev1.PodSucceeded {
-			return fmt.Errorf("phase %s", now.Status.Phase)
+		phase = now.Status.Phase
+		if phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			return fmt.Errorf("phase %s", phase)
 		}
 		return nil
 	})
 	out, err := pods.GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	if err == nil && phase == corev1.PodFailed {
+		err = fmt.Errorf("pod %s failed: %s", pod.Name, out)
+	}
 	return string(out), err
 }
 

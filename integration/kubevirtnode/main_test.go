@@ -35,8 +35,8 @@ const patience = 15 * time.Minute
 
 // Variables name the images on the node. Without them the suite does not run.
 const (
-	envRegistry = "MOORING_KUBEVIRT_REGISTRY"
-	envTag      = "MOORING_KUBEVIRT_TAG"
+	envRegistry = "MOORING_E2E_REGISTRY"
+	envTag      = "MOORING_E2E_TAG"
 )
 
 // cluster is the cluster of $KUBECONFIG with its node.
