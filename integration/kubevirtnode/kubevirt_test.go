@@ -20,36 +20,6 @@ func withLock() map[string]string {
 	return map[string]string{"requires-lock.memlock.mooring.dev": "true"}
 }
 
-// TestKubeVirtAlone runs VMs before Mooring is installed: the basis of the comparison.
-func TestKubeVirtAlone(t *testing.T) {
-	c := start(t)
-	has, err := c.hasMooring(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if has {
-		t.Fatal("the cluster has Mooring: want a new one for each run")
-	}
-	t.Run("lock", func(t *testing.T) {
-		vmi := newVMI("alone", withLock())
-		c.run(t, vmi)
-		inherited := c.lockLimit(t, c.monitor(t, vmi))
-		got, guest := c.lockLimit(t, c.qemu(t, vmi)), vmi.Spec.Domain.Memory.Guest.Value()
-		if got != inherited || got >= guest {
-			t.Errorf("QEMU may lock %d bytes, want the launcher's %d, less than the guest's %d",
-				got, inherited, guest)
-		}
-		t.Logf("KubeVirt alone: QEMU may lock %d bytes of a guest of %d", got, guest)
-	})
-	t.Run("monitor killed", func(t *testing.T) {
-		vmi := newVMI("alone-killed", nil)
-		c.run(t, vmi)
-		c.onNode(t, "kill", "-KILL", c.monitor(t, vmi))
-		c.awaitNoQEMU(t, vmi)
-		c.awaitPhase(t, vmi, kubevirtv1.Failed)
-	})
-}
-
 // TestLock boots a VM that requires a lock. QEMU has the lock, and the launcher's other processes,
 // too.
 func TestLock(t *testing.T) {
@@ -90,33 +60,6 @@ func TestTie(t *testing.T) {
 	if n := strings.Count(strings.Join(lines, "\n"), string(agentapi.ReasonVMStarted)); n != 1 {
 		t.Errorf("%d Events about a start, want 1:\n%s", n, strings.Join(lines, "\n"))
 	}
-}
-
-// TestMonitorKilled kills the first process of the launcher's container. The kernel ends the VM
-// with it, Mooring reports this at once, and KubeVirt fails the VMI.
-func TestMonitorKilled(t *testing.T) {
-	c := start(t)
-	c.requireMooring(t)
-	vmi := newVMI("killed", nil)
-	c.run(t, vmi)
-	pod := c.tied(t, vmi).Pod.Name
-	c.onNode(t, "kill", "-KILL", c.monitor(t, vmi))
-	c.awaitEvent(t, pod, string(agentapi.ReasonOwnerGone))
-	c.awaitEvent(t, pod, string(agentapi.ReasonVMGone))
-	c.awaitNoQEMU(t, vmi)
-	c.awaitPhase(t, vmi, kubevirtv1.Failed)
-}
-
-// TestQEMUKilled kills the VM's QEMU. Mooring reports its end, and KubeVirt fails the VMI.
-func TestQEMUKilled(t *testing.T) {
-	c := start(t)
-	c.requireMooring(t)
-	vmi := newVMI("qemu-killed", nil)
-	c.run(t, vmi)
-	pod := c.tied(t, vmi).Pod.Name
-	c.onNode(t, "kill", "-KILL", c.qemu(t, vmi))
-	c.awaitEvent(t, pod, string(agentapi.ReasonVMGone))
-	c.awaitPhase(t, vmi, kubevirtv1.Failed)
 }
 
 // TestPreStop deletes a VM whose launcher has Mooring's preStop hook. The hook returns when the VM

@@ -57,6 +57,34 @@ func (c *cluster) monitor(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) 
 	return pid
 }
 
+// virtLauncher is the pid of the virt-launcher process.
+func (c *cluster) virtLauncher(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) string {
+	t.Helper()
+	return c.only(t, "pgrep", "-P", c.monitor(t, vmi), "-x", "virt-launcher")
+}
+
+// virtqemud is the pid of the VM's libvirt daemon.
+func (c *cluster) virtqemud(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) string {
+	t.Helper()
+	return c.only(t, "pgrep", "-P", c.virtLauncher(t, vmi), "-x", "virtqemud")
+}
+
+// virtHandler is the pid of the node's virt-handler.
+func (c *cluster) virtHandler(t *testing.T, _ *kubevirtv1.VirtualMachineInstance) string {
+	t.Helper()
+	return c.only(t, "pgrep", "-x", "virt-handler")
+}
+
+// only is the output of a command of the node that lists processes, if it lists one.
+func (c *cluster) only(t *testing.T, args ...string) string {
+	t.Helper()
+	pids := strings.Fields(c.onNode(t, args...))
+	if len(pids) != 1 {
+		t.Fatalf("%v lists the processes %v, want one", args, pids)
+	}
+	return pids[0]
+}
+
 // lockLimit is the soft memory-lock limit of a process in bytes.
 func (c *cluster) lockLimit(t *testing.T, pid string) int64 {
 	t.Helper()

@@ -1,0 +1,94 @@
+package kubevirtnode
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// TestResize raises and lowers the memory limit of a launcher with mooring-shim. The VM has KubeVirt's
+// live updates, which are the default for a guest of 1Gi and more, and no other preparation. Its
+// guest follows.
+func TestResize(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newVMI("resized", map[string]string{"sidecar.inject.mooring.dev": "follow-limits"})
+	guest, most := resource.MustParse("1Gi"), resource.MustParse("2Gi")
+	d := &vmi.Spec.Domain
+	d.Memory = &kubevirtv1.Memory{Guest: &guest, MaxGuest: &most}
+	d.Resources.Requests[corev1.ResourceMemory] = guest
+	d.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: guest}
+	c.run(t, vmi)
+	pod := c.tied(t, vmi).Pod.Name
+	limit := compute(t, c.launcher(t, vmi)).Resources.Limits.Memory()
+
+	larger := limit.DeepCopy()
+	larger.Add(resource.MustParse("512Mi"))
+	c.resizePod(t, vmi, larger)
+	c.awaitMemory(t, pod, guest.Value()+512<<20)
+	c.resizePod(t, vmi, *limit)
+	c.awaitMemory(t, pod, guest.Value())
+}
+
+// compute is the container with the VM.
+func compute(t *testing.T, pod *corev1.Pod) *corev1.Container {
+	t.Helper()
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == "compute" {
+			return &pod.Spec.Containers[i]
+		}
+	}
+	t.Fatalf("pod %s has no container compute", pod.Name)
+	return nil
+}
+
+// resizePod changes the memory limit of a VM's launcher, as `kubectl patch --subresource resize`.
+func (c *cluster) resizePod(
+	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance, limit resource.Quantity,
+) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"spec": {"containers": [{"name": "compute",
+		"resources": {"limits": {"memory": %q}}}]}}`, limit.String())
+	if err := c.SubResource("resize").Patch(t.Context(), c.launcher(t, vmi),
+		client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitMemory waits until the pod reports that the guest has this memory.
+func (c *cluster) awaitMemory(t *testing.T, pod string, bytes int64) {
+	t.Helper()
+	eventually(t, "memory of "+api.Bytes(bytes).String(), func(ctx context.Context) error {
+		all, err := listLaunchers(ctx)
+		if err != nil {
+			return err
+		}
+		for _, l := range all {
+			if l.Pod.Name == pod {
+				return wantMemory(l, bytes)
+			}
+		}
+		return fmt.Errorf("launchers are %+v", all)
+	})
+}
+
+func wantMemory(l agentapi.Launcher, bytes int64) error {
+	if l.Resize == nil {
+		return fmt.Errorf("launcher %s has no resize", l.Pod.Name)
+	}
+	r := l.Resize.Report
+	if r.State != podapi.StateDone || r.Actual == nil || int64(r.Actual.Memory) != bytes {
+		return fmt.Errorf("the resize is %+v, actual size %+v", r, r.Actual)
+	}
+	return nil
+}
