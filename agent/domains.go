@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/mooring-vm/mooring/agent/libvirt"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
@@ -23,7 +25,17 @@ const identifyTimeout = 500 * time.Millisecond
 type domains struct {
 	records libvirt.Records
 	daemon  libvirt.Daemon
+	clock   host.Clock
 	logger  *slog.Logger
+
+	mu    sync.Mutex
+	known map[string]knownRecord // by the name of the domain
+}
+
+// knownRecord is a record, and a time at which it already had its present content.
+type knownRecord struct {
+	libvirt.Record
+	at host.Boottime
 }
 
 var _ supervisor.Domains = (*domains)(nil)
@@ -36,7 +48,7 @@ func nodeDomains(p *policy.Policy, logger *slog.Logger) *domains {
 	}
 	return &domains{
 		records: libvirt.Records{Dir: at.Records}, daemon: libvirt.Daemon{Socket: at.Socket},
-		logger: logger,
+		clock: host.LinuxClock{}, logger: logger,
 	}
 }
 
@@ -47,10 +59,35 @@ func (d *domains) Running() (running, unreadable []tie.Domain, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = os.Stat(filepath.Dir(d.records.Dir))
 	}
+	d.remember(all)
 	for _, domain := range all {
 		running = append(running, tie.Domain{Name: domain.Name, UUID: domain.UUID, PID: domain.PID})
 	}
 	return running, d.identify(faults), err
+}
+
+// remember keeps the time of the first read of each record with its present content.
+func (d *domains) remember(all []libvirt.Record) {
+	now := d.clock.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := make(map[string]knownRecord, len(all))
+	for _, record := range all {
+		known[record.Name] = knownRecord{record, now}
+		if before, ok := d.known[record.Name]; ok && before.Record == record {
+			known[record.Name] = before
+		}
+	}
+	d.known = known
+}
+
+// Predates implements [supervisor.Domains]. The file's own time is no proof, because the wall clock
+// may have been set since.
+func (d *domains) Predates(domain tie.Domain, p host.Process) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, ok := d.known[domain.Name]
+	return ok && known.Domain == libvirtDomain(domain) && p.StartedAfter(known.at)
 }
 
 // identify returns the domains with unreadable records. It asks libvirt for their UUIDs, because

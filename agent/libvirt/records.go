@@ -30,10 +30,26 @@ type Records struct {
 	Logger *slog.Logger
 }
 
+// Record is a file of [Records].
+type Record struct {
+	Domain
+	Version Version
+}
+
+// Version differs for each content of a record: libvirt replaces the file at each change. Compare
+// versions only for equality, because the wall clock may be set.
+type Version struct {
+	inode             uint64
+	modified, changed unix.Timespec
+}
+
 // List returns the running domains in the order of their names. If some records are
 // unreadable, it returns the other domains and an error. Otherwise it is like Scan.
 func (r Records) List() (domains []Domain, err error) {
-	domains, unreadable, err := r.Scan()
+	all, unreadable, err := r.Scan()
+	for _, record := range all {
+		domains = append(domains, record.Domain)
+	}
 	faults := []error{err}
 	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
 		faults = append(faults, unreadable[name])
@@ -41,10 +57,10 @@ func (r Records) List() (domains []Domain, err error) {
 	return domains, errors.Join(faults...)
 }
 
-// Scan returns the running domains in the order of their names, and errors by the name of the
-// domain with an unreadable record. For an absent directory err wraps [fs.ErrNotExist]:
+// Scan returns the records of running domains in the order of their names, and errors by the name
+// of the domain with an unreadable record. For an absent directory err wraps [fs.ErrNotExist]:
 // libvirt has not run since the node's boot, or uses another directory.
-func (r Records) Scan() (domains []Domain, unreadable map[string]error, err error) {
+func (r Records) Scan() (all []Record, unreadable map[string]error, err error) {
 	dir, err := os.Open(r.Dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("records of libvirt: %w", err)
@@ -56,16 +72,16 @@ func (r Records) Scan() (domains []Domain, unreadable map[string]error, err erro
 	}
 	unreadable = map[string]error{}
 	for _, name := range recordNames(entries) {
-		d, ok, err := readRecord(dir, name)
+		record, ok, err := readRecord(dir, name)
 		if err != nil {
 			unreadable[strings.TrimSuffix(name, recordSuffix)] =
 				fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, name), err)
 		}
 		if ok {
-			domains = append(domains, d)
+			all = append(all, record)
 		}
 	}
-	return domains, unreadable, nil
+	return all, unreadable, nil
 }
 
 // Runs returns nil if libvirt's record agrees with d about UUID and process. For another
@@ -83,7 +99,7 @@ func (r Records) Runs(d Domain) error {
 			err)
 	case !ok:
 		return fmt.Errorf("%w: there is no record of %s", ErrNoDomain, d.Name)
-	case now != d:
+	case now.Domain != d:
 		return fmt.Errorf("%w %s: %s in process %d, want %s in process %d",
 			ErrOtherProcess, d.Name, now.UUID, now.PID, d.UUID, d.PID)
 	}
@@ -102,31 +118,31 @@ func recordNames(entries []fs.DirEntry) (names []string) {
 	return names
 }
 
-// readRecord reads one record of the directory. Its results are the results of parse. For a
+// readRecord reads one record of the directory. ok and err are the results of parse. For a
 // record that no longer exists, ok is false and err is nil.
-func readRecord(dir *os.File, name string) (d Domain, ok bool, err error) {
-	f, err := openRecord(dir, name)
+func readRecord(dir *os.File, name string) (record Record, ok bool, err error) {
+	f, version, err := openRecord(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return d, false, nil
+		return record, false, nil
 	}
 	if err != nil {
-		return d, false, err
+		return record, false, err
 	}
 	defer f.Close()
-	d, ok, err = parse(bufio.NewReader(f))
+	d, ok, err := parse(bufio.NewReader(f))
 	if err == nil && ok && d.Name+recordSuffix != name {
-		return Domain{}, false, fmt.Errorf("the record is about domain %q", d.Name)
+		return record, false, fmt.Errorf("the record is about domain %q", d.Name)
 	}
-	return d, ok, err
+	return Record{d, version}, ok, err
 }
 
 // openRecord opens a regular file of root or of this process's user. It follows no link, and
 // never blocks.
-func openRecord(dir *os.File, name string) (*os.File, error) {
+func openRecord(dir *os.File, name string) (*os.File, Version, error) {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), name, flags, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+		return nil, Version{}, fmt.Errorf("open: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	var stat unix.Stat_t
@@ -135,9 +151,9 @@ func openRecord(dir *os.File, name string) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, Version{}, err
 	}
-	return f, nil
+	return f, Version{inode: stat.Ino, modified: stat.Mtim, changed: stat.Ctim}, nil
 }
 
 func checkRecord(stat *unix.Stat_t) error {

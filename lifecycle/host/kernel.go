@@ -112,6 +112,9 @@ func (p Process) StartedBefore(b Boottime) bool {
 	return Boottime(p.StartTime).Add(Tick) <= b
 }
 
+// StartedAfter reports whether the process certainly started after b.
+func (p Process) StartedAfter(b Boottime) bool { return Boottime(p.StartTime) > b }
+
 // Handle is an open process. A signal reaches this process or none.
 type Handle interface {
 	// Terminate sends SIGTERM, Kill sends SIGKILL; [ErrGone] after the process was reaped.

@@ -103,6 +103,7 @@ type Domains struct {
 	mu         sync.Mutex
 	running    []tie.Domain
 	unreadable []tie.Domain
+	younger    map[host.Process]bool
 	fail       error
 }
 
@@ -131,6 +132,13 @@ func (d *Domains) Forget(uuid string) {
 	})
 }
 
+// Predate makes the records older than a process.
+func (d *Domains) Predate(p host.Process) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.younger = map[host.Process]bool{p.ID(): true}
+}
+
 // Fail makes Running fail until it is called with nil.
 func (d *Domains) Fail(err error) {
 	d.mu.Lock()
@@ -156,6 +164,13 @@ func (*Domains) RunBy(domain tie.Domain, args []string) bool {
 // MayRunBy implements [supervisor.Domains]. The only daemon of the fake libvirt is virtqemud.
 func (d *Domains) MayRunBy(domain tie.Domain, args []string) bool {
 	return d.RunBy(domain, args) || len(args) > 0 && path.Base(args[0]) == "virtqemud"
+}
+
+// Predates implements [supervisor.Domains]: see Predate.
+func (d *Domains) Predates(_ tie.Domain, p host.Process) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.younger[p.ID()]
 }
 
 // Shutdown implements [supervisor.Domains].

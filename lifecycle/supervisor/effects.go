@@ -77,6 +77,10 @@ type Domains interface {
 	// libvirt that may still execute its emulator.
 	MayRunBy(d tie.Domain, args []string) bool
 
+	// Predates reports whether the record of the domain is certainly older than the process. It
+	// then means a former process with the same pid. False: unknown.
+	Predates(d tie.Domain, p host.Process) bool
+
 	// Shutdown asks the guest to shut down. It does not wait for the shutdown.
 	Shutdown(ctx context.Context, d tie.Domain) error
 }

@@ -181,7 +181,7 @@ func (s *Supervisor) runningDomains(result *scanResult, request scanRequest) []t
 func (s *Supervisor) verifyDomain(ctx context.Context, result *scanResult, c domainProcess) {
 	args, err := s.readArguments(ctx, c.process, argumentsReader{domain: c.domain.UUID})
 	switch id := c.process.ID(); {
-	case errors.Is(err, host.ErrGone):
+	case errors.Is(err, host.ErrGone), err != nil && s.Domains.Predates(c.domain, c.process):
 	case err != nil:
 		result.unclear = append(result.unclear, c)
 		result.inherited[id] = true
@@ -227,6 +227,9 @@ func (s *Supervisor) findStartingDomains(
 // mayStart reports whether a process runs a domain or may still execute its emulator. The record
 // can be of a former process with the same pid. A zombie has no command line.
 func (s *Supervisor) mayStart(ctx context.Context, p host.Process, d tie.Domain) bool {
+	if s.Domains.Predates(d, p) {
+		return false
+	}
 	args, err := s.readArguments(ctx, p, argumentsReader{domain: d.UUID})
 	if err != nil {
 		return !errors.Is(err, host.ErrGone)
