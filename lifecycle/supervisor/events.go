@@ -31,8 +31,7 @@ func (s *Supervisor) handleProcessEvent(ctx context.Context, e ProcessEvent) {
 func (s *Supervisor) handleTrackedEnd(ctx context.Context, e ProcessEvent) {
 	for _, t := range s.ties { // each has few processes
 		if t.VM(e.Process) != nil {
-			t.exits[e.Process.ID()] = e.How
-			s.watchVM(ctx, t, e.Process)
+			s.watchVM(ctx, t, e.Process, e.How)
 		}
 		if t.LauncherProcess != nil && t.LauncherProcess.Same(e.Process) {
 			s.handleLauncherEnd(t, e.How, e.At)
@@ -47,16 +46,14 @@ func (s *Supervisor) handleTrackedEnd(ctx context.Context, e ProcessEvent) {
 func (s *Supervisor) handleOtherFile(ctx context.Context, p host.Process) {
 	for _, t := range s.ties {
 		if t.VM(p) != nil {
-			t.exits[p.ID()] = "it executes another file"
-			s.handleEnd(ctx, t, p)
+			s.handleEnd(ctx, t, p, "it executes another file")
 		}
 	}
 }
 
-// handleEnd handles the end of a process of a tie.
-func (s *Supervisor) handleEnd(ctx context.Context, t *managedTie, p host.Process) {
-	how := t.exits[p.ID()]
-	delete(t.exits, p.ID())
+// handleEnd handles the end of a process of a tie. how is its exit code or signal as text, empty if
+// unknown.
+func (s *Supervisor) handleEnd(ctx context.Context, t *managedTie, p host.Process, how string) {
 	if t.VM(p) != nil {
 		s.step(t, tie.VMEnded{Process: p, How: how})
 	}

@@ -77,7 +77,7 @@ func (s *Supervisor) sendSignal(
 	}
 	if errors.Is(err, host.ErrGone) {
 		if h == nil {
-			s.enqueue(func(ctx context.Context) { s.handleEnd(ctx, t, v.Process) })
+			s.enqueue(func(ctx context.Context) { s.handleEnd(ctx, t, v.Process, "") })
 		}
 		return // the handle notifies of the end
 	}

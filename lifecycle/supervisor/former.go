@@ -26,7 +26,7 @@ func (s *Supervisor) keepFormer(t *managedTie) {
 		s.forgetOldestFormer()
 	}
 	t.Launcher.Group, t.Launcher.Cgroup = 0, "" // the kernel may reuse both
-	t.handles = map[host.Process]host.Handle{}
+	t.handles = map[host.Process]*handle{}
 	s.former[domain] = t
 }
 

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -8,37 +9,46 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
+// handle is the handle of a process of a tie.
+type handle struct {
+	host.Handle
+	how string // exit code or signal, which the tracker reports before the process has ended
+}
+
 // openHandle returns the handle of a process, and opens it the first time. The handle notifies of
 // the end of the process.
-func (s *Supervisor) openHandle(t *managedTie, p host.Process) (host.Handle, error) {
+func (s *Supervisor) openHandle(t *managedTie, p host.Process) (*handle, error) {
 	if h := t.handles[p.ID()]; h != nil {
 		return h, nil
 	}
-	h, err := s.Processes.OpenHandle(p, func() {
+	h := &handle{}
+	var err error
+	h.Handle, err = s.Processes.OpenHandle(p, func() {
 		s.enqueue(func(ctx context.Context) {
 			if s.isCurrent(t) {
-				s.handleEnd(ctx, t, p)
+				s.handleEnd(ctx, t, p, h.how)
 			}
 		})
 	})
-	if err == nil {
-		t.handles[p.ID()] = h
+	if err != nil {
+		return nil, err
 	}
-	return h, err
+	t.handles[p.ID()] = h
+	return h, nil
 }
 
-// watchVM opens the handle of a VM process of the tie if it has none.
-func (s *Supervisor) watchVM(ctx context.Context, t *managedTie, p host.Process) {
-	_, err := s.openHandle(t, p)
+// watchVM opens the handle of a VM process of the tie if it has none. how is the reported exit code
+// or signal of a process that ends.
+func (s *Supervisor) watchVM(ctx context.Context, t *managedTie, p host.Process, how string) {
+	h, err := s.openHandle(t, p)
 	switch {
 	case errors.Is(err, host.ErrGone):
-		if t.exits[p.ID()] == "" {
-			t.exits[p.ID()] = "the agent has not observed its end"
-		}
-		s.handleEnd(ctx, t, p)
+		s.handleEnd(ctx, t, p, cmp.Or(how, "the agent has not observed its end"))
 	case err != nil:
 		s.logger(t).Warn("the agent cannot watch a VM process; it retries", "pid", p.PID,
 			"error", err)
+	case how != "":
+		h.how = how
 	}
 }
 
@@ -46,7 +56,7 @@ func (s *Supervisor) watchVM(ctx context.Context, t *managedTie, p host.Process)
 func (s *Supervisor) reopenHandles(ctx context.Context, t *managedTie) {
 	for _, v := range slices.Clone(t.VMs) {
 		if s.isCurrent(t) {
-			s.watchVM(ctx, t, v.Process)
+			s.watchVM(ctx, t, v.Process, "")
 		}
 	}
 	if t.LauncherProcess == nil || t.LauncherGone != "" || !s.isCurrent(t) {

@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
@@ -175,6 +177,48 @@ func TestInheritedDomainStaysWithItsLauncher(t *testing.T) {
 		})
 		if len(started) != 1 {
 			t.Errorf("%d Events VMStarted, want 1", len(started))
+		}
+	})
+}
+
+// The tracker reports exit codes and signals, and the pidfd reports the end.
+func TestEventHasTheExitReason(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		r.exit(r.startQEMU(l.cgroup), "SIGSEGV")
+		gone := slices.ContainsFunc(r.recorder.Events(), func(e agentapi.Event) bool {
+			return e.Reason == agentapi.ReasonVMGone && strings.HasSuffix(e.Message, ": SIGSEGV")
+		})
+		if n := r.ExitReasons(); !gone || n != 0 {
+			t.Errorf("Events %+v, want one with SIGSEGV; %d reasons stay", r.recorder.Events(), n)
+		}
+	})
+}
+
+// The tracker has reported the end of a VM process, and then the process belongs to another
+// launcher.
+func TestExitReasonOfAReassignedVM(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		ancestor, declarer := r.launch("ancestor", nil), r.launch("declarer", withDomain)
+		vm := r.inheritGroup(ancestor, "/machine/x")
+		r.executeInherited(vm)
+		r.expectPhase(ancestor, agentapi.PhaseActive, agentapi.VMRunning)
+		ended := supervisor.ProcessEvent{Ended: true, How: "SIGSEGV"}
+		ended.Process = vm
+		r.ProcessEvent(ended)
+		r.advance(0)
+		if n := r.ExitReasons(); n != 1 {
+			t.Fatalf("%d reasons of ends, want 1", n)
+		}
+		r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
+		r.DomainsChanged()
+		r.advance(time.Second)
+		r.expectPhase(declarer, agentapi.PhaseActive, agentapi.VMRunning)
+		r.kernel.Exit(vm.PID)
+		r.advance(time.Second)
+		r.expectPhase(declarer, agentapi.PhaseRegistered)
+		if n := r.ExitReasons(); n != 0 {
+			t.Errorf("%d reasons of ends stay, want none", n)
 		}
 	})
 }

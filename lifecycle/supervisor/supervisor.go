@@ -89,11 +89,10 @@ type Supervisor struct {
 // managedTie is a tie with the resources and notes of its supervisor.
 type managedTie struct {
 	tie.Tie
-	handles map[host.Process]host.Handle // of the launcher process and the VM processes
+	handles map[host.Process]*handle // of the launcher process and the VM processes
 	// new emulators with a read of the command line in progress
 	examining map[host.Process]bool
 
-	exits map[host.Process]string // how VM processes end
 	// VM processes reported as started after the launcher's end
 	lateReported map[host.Process]bool
 	scanDue      bool // a timer will start a scan

@@ -56,9 +56,8 @@ func (s *Supervisor) addTie(record tie.Tie) *managedTie {
 	t := &managedTie{
 		Tie:             record,
 		supervisedSince: s.Clock.Now(),
-		handles:         map[host.Process]host.Handle{},
+		handles:         map[host.Process]*handle{},
 		examining:       map[host.Process]bool{},
-		exits:           map[host.Process]string{},
 		lateReported:    map[host.Process]bool{},
 	}
 	if record.LauncherGone != "" {

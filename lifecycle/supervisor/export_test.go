@@ -1,0 +1,13 @@
+package supervisor
+
+// ExitReasons counts the reported reasons of ends, while no goroutine of the supervisor runs.
+func (s *Supervisor) ExitReasons() (count int) {
+	for t := range s.withFormer() {
+		for _, h := range t.handles {
+			if h.how != "" {
+				count++
+			}
+		}
+	}
+	return count
+}
