@@ -17,7 +17,7 @@ const (
 	podEventBurst  = 60
 	podEventPeriod = time.Second
 
-	// sweepEventLimits is the number of pods that starts a sweep of quiet ones.
+	// sweepEventLimits is the number of pods for a sweep of quiet ones.
 	sweepEventLimits = 256
 )
 
@@ -30,10 +30,10 @@ type eventLimits struct {
 // eventLimit is the limit of a pod.
 type eventLimit struct {
 	*rate.Limiter
-	leftOut int // events since the last one that passed
+	leftOut int // events without a record since the last recorded one
 }
 
-// eventLimiter is a recorder that limits the events of each pod. One pod cannot push the events of
+// eventLimiter is a recorder with a limit for the events of each pod. One pod cannot push the events of
 // other pods out of a bounded buffer.
 type eventLimiter struct {
 	limits *eventLimits
@@ -69,14 +69,14 @@ func (l *eventLimits) take(uid string) (leftOut int, ok bool) {
 	return leftOut, true
 }
 
-// add adds a pod. With many pods it drops those with an unused limit. The caller holds mu.
+// add adds a pod. With many pods it drops the quiet ones, and their counts. The caller holds mu.
 func (l *eventLimits) add(uid string) *eventLimit {
 	if l.pods == nil {
 		l.pods = map[string]*eventLimit{}
 	}
 	if len(l.pods) >= sweepEventLimits {
 		for known, limit := range l.pods {
-			if limit.leftOut == 0 && limit.Tokens() >= podEventBurst {
+			if limit.Tokens() >= podEventBurst {
 				delete(l.pods, known)
 			}
 		}

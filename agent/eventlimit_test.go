@@ -45,7 +45,7 @@ func TestAPodFloodsTheEvents(t *testing.T) {
 	})
 }
 
-// The first event after the limit counts the events that it left out.
+// The first event after the limit counts the events left out.
 func TestLimitedEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var next lifecycletest.Recorder
@@ -69,17 +69,22 @@ func TestLimitedEventsAreCounted(t *testing.T) {
 	})
 }
 
-// Pods come and go.
+// Pods come and go, some after a flood of events.
 func TestEventLimitsForgetQuietPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var next lifecycletest.Recorder
-		l := eventLimiter{next: &next, limits: &eventLimits{}}
-		for i := range 5 * sweepEventLimits {
-			l.Record(eventOf(strconv.Itoa(i)))
-			time.Sleep(podEventPeriod)
-		}
-		if n := len(l.limits.pods); n > sweepEventLimits+1 {
-			t.Errorf("limits of %d pods, want at most %d", n, sweepEventLimits+1)
-		}
-	})
+	for _, events := range []int{1, podEventBurst + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var next lifecycletest.Recorder
+			l := eventLimiter{next: &next, limits: &eventLimits{}}
+			for i := range 5 * sweepEventLimits {
+				for range events {
+					l.Record(eventOf(strconv.Itoa(i)))
+				}
+				time.Sleep(podEventPeriod)
+			}
+			most := sweepEventLimits + podEventBurst + 1
+			if n := len(l.limits.pods); n > most {
+				t.Errorf("limits of %d pods with %d events each, want at most %d", n, events, most)
+			}
+		})
+	}
 }
