@@ -57,7 +57,7 @@ const (
 	ReasonVMShutdown    Reason = "VMShutdown"   // the agent asks the guest to shut down
 	ReasonVMTerminated  Reason = "VMTerminated" // the agent sent SIGTERM
 	ReasonVMKilled      Reason = "VMKilled"     // the agent sent SIGKILL
-	ReasonVMStuck       Reason = "VMStuck"      // a VM process or a helper of it does not end
+	ReasonVMStuck       Reason = "VMStuck"      // a stop waits for a process or for libvirt
 	// observe mode: enforce mode would stop a VM process
 	ReasonWouldStop     Reason = "WouldStop"
 	ReasonDomainRefused Reason = "DomainRefused" // the policy does not allow the declared domain

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"slices"
 
-	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
@@ -47,21 +46,9 @@ func (s *Supervisor) hasHelpers(t *managedTie, result *scanResult) bool {
 	if at < 0 {
 		return false
 	}
-	s.reportHelpers(t, t.LeftCgroups[at])
+	s.reportWait(t, "the VM's helpers in cgroup "+t.LeftCgroups[at])
 	s.scanLater(t, &t.helperScanDue, helperDelay)
 	return true
-}
-
-// reportHelpers reports once helpers that delay a stop for longer than their own end takes.
-func (s *Supervisor) reportHelpers(t *managedTie, cgroup string) {
-	if t.helpersReported || s.Clock.Now().Sub(t.Since) < t.Terms.TermPeriod {
-		return
-	}
-	t.helpersReported = true
-	s.report(t, tie.Report{
-		Type: agentapi.Warning, Reason: agentapi.ReasonVMStuck,
-		Message: "the VM process has ended, and the stop waits for its helpers in cgroup " + cgroup,
-	})
 }
 
 // forgetEmptied removes the empty cgroups from the ties: a launcher can run any number of VMs.

@@ -75,3 +75,24 @@ func TestReusedCgroupDelaysNoStopConfirmation(t *testing.T) {
 		r.expectSignals(other)
 	})
 }
+
+// The guest takes long to shut down, and its helper ends right after it.
+func TestHelperEndsSoonAfterASlowGuest(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.Reconciled()
+		l := r.launch("vm", withDomain)
+		vm := r.startDomain(vmScope + "/emulator")
+		helper := r.startProcess(vmScope + "/helper")
+		r.requestStop(l)
+		r.advance(2 * termPeriod)
+		r.exit(vm, "exit code 0")
+		r.domains.Forget(domainUUID)
+		r.advance(termPeriod / 2)
+		r.kernel.Exit(helper.PID)
+		r.advance(time.Minute)
+		if r.stopRequested(l) {
+			t.Error("stop not confirmed after the end of the helper")
+		}
+		r.expectWait(false)
+	})
+}

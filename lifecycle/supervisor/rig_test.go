@@ -204,6 +204,20 @@ func (r *rig) expectEvent(reason agentapi.Reason) {
 	}
 }
 
+// expectWait fails the test unless an Event says that the stop waits, or none does.
+func (r *rig) expectWait(want bool) {
+	r.t.Helper()
+	n := 0
+	for _, reason := range r.recorder.Reasons() {
+		if reason == agentapi.ReasonVMStuck {
+			n++
+		}
+	}
+	if n > 1 || (n == 1) != want {
+		r.t.Errorf("%d Events VMStuck, want one: %t", n, want)
+	}
+}
+
 // stopRequested reports whether the pod's stop request is unconfirmed.
 func (r *rig) stopRequested(l launcher) bool {
 	touched, _ := r.podDirs.Touched(l.Pod.UID)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle/host"
@@ -157,7 +156,9 @@ func (s *Supervisor) concludeScan(
 	if s.isCurrent(t) {
 		s.checkCgroup(t)
 	}
-	if s.isCurrent(t) && id != 0 && s.nothingLeft(t, result) {
+	if id == 0 {
+		t.wait = stopWait{}
+	} else if s.isCurrent(t) && s.nothingLeft(t, result) {
 		s.step(t, tie.Scanned{ID: id})
 	}
 	over := s.isCurrent(t) && t.Over()
@@ -175,6 +176,10 @@ func (s *Supervisor) concludeScan(
 func (s *Supervisor) nothingLeft(t *managedTie, result *scanResult) bool {
 	unplaced := t.Launcher.Group == 0 && t.Launcher.Cgroup == "" && t.LauncherGone == ""
 	untracked := result.untracked[t.Launcher.Container.ID]
+	if why := s.unknownDomain(t, result); why != "" {
+		s.reportWait(t, why)
+		return false
+	}
 	accounted := s.domainsAccountedFor(t, result) && !s.hasHelpers(t, result)
 	if unplaced || untracked || !accounted {
 		return false
@@ -207,7 +212,7 @@ func (s *Supervisor) domainsAccountedFor(t *managedTie, result *scanResult) bool
 		return true
 	}
 	restoredEnd := t.restored && t.LauncherGone != "" && !s.Terms.ProofOnly
-	if result.lacksDomain(t.Launcher.Domain) || (t.endUnseen || restoredEnd) && !s.reconciled {
+	if s.unknownDomain(t, result) != "" || (t.endUnseen || restoredEnd) && !s.reconciled {
 		return false
 	}
 	known := s.knownVMs()
@@ -216,10 +221,7 @@ func (s *Supervisor) domainsAccountedFor(t *managedTie, result *scanResult) bool
 			return false // the supervisor could not open a handle
 		}
 	}
-	return !slices.ContainsFunc(result.unclear, func(c domainProcess) bool {
-		launcher, _, _ := s.launcherOf(c.domain, c.process)
-		return launcher == t
-	})
+	return true
 }
 
 // addVM adds a VM process to a tie and opens its handle. The start of a process from before this

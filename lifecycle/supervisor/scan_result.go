@@ -80,12 +80,6 @@ func newScanResult() *scanResult {
 	}
 }
 
-// lacksDomain reports whether the scan has no answer about the domain of a declaration.
-func (r *scanResult) lacksDomain(declared string) bool {
-	mayMatch := func(d tie.Domain) bool { return d.MayMatch(declared) }
-	return r.domainsUnknown || slices.ContainsFunc(r.unknown, mayMatch)
-}
-
 // lacksRecords reports whether a domain may have a record that the scan does not have.
 func (r *scanResult) lacksRecords() bool { return r.domainsUnknown || len(r.unknown) > 0 }
 

@@ -50,6 +50,7 @@ func TestStaleRecordWithAReusedPID(t *testing.T) {
 				if r.stopRequested(l) == c.confirmed {
 					t.Errorf("stop confirmed: %t, want %t", !c.confirmed, c.confirmed)
 				}
+				r.expectWait(!c.confirmed)
 				r.expectSignals(vm)
 			})
 		})

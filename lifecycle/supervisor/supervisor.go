@@ -95,12 +95,11 @@ type managedTie struct {
 	examining map[host.Process]bool
 
 	// VM processes reported as started after the launcher's end
-	lateReported map[host.Process]bool
-	scanDue      bool // a timer will start a scan
-	dropScanDue  bool // a timer will start the last scan
-	// a timer will start a scan for helpers of ended VMs
-	helperScanDue   bool
-	helpersReported bool
+	lateReported  map[host.Process]bool
+	scanDue       bool // a timer will start a scan
+	dropScanDue   bool // a timer will start the last scan
+	helperScanDue bool // a timer will start a scan for helpers of ended VMs
+	wait          stopWait
 
 	supervisedSince host.Boottime
 	restored        bool          // from the store

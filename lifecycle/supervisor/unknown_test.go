@@ -104,6 +104,7 @@ func TestUnreadableDomainRecords(t *testing.T) {
 		if r.stopRequested(plain) {
 			t.Error("the stop of a launcher without a domain waits for libvirt")
 		}
+		r.expectWait(true)
 	})
 }
 
@@ -130,6 +131,7 @@ func TestUnreadableRecordOfOneDomain(t *testing.T) {
 				if r.stopRequested(l) == c.confirmed {
 					t.Errorf("stop confirmed: %t, want %t", !c.confirmed, c.confirmed)
 				}
+				r.expectWait(!c.confirmed)
 			})
 		})
 	}
