@@ -1,0 +1,45 @@
+package kubevirtnode
+
+import (
+	"path/filepath"
+	"testing"
+
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestUninstall removes Mooring beside a running VM, as docs/how-to/uninstall.md says. The VM keeps
+// its process and its limit, and KubeVirt ends it as usual. By its file's name it runs last.
+func TestUninstall(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newVMI("remains", withLock())
+	c.run(t, vmi)
+	c.tied(t, vmi)
+	qemu := c.qemu(t, vmi)
+	limit := c.lockLimit(t, qemu)
+
+	args := append([]string{"upgrade", "mooring", filepath.Join(top, "deploy/helm/mooring"),
+		"--namespace=" + system}, values()...)
+	for _, command := range [][]string{
+		append(args, "--set=agent.enabled=false", "--set=fence.enabled=false",
+			"--set=nodeCleanup.enabled=true", "--wait", "--timeout=15m"),
+		{"uninstall", "mooring", "--namespace=" + system, "--wait", "--timeout=15m"},
+	} {
+		if err := helm(t.Context(), command...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := c.qemu(t, vmi); now != qemu {
+		t.Errorf("the VM was process %s and is process %s", qemu, now)
+	}
+	if now := c.lockLimit(t, qemu); now != limit {
+		t.Errorf("QEMU might lock %d bytes and may lock %d", limit, now)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {
+		t.Fatal(err)
+	}
+	if vmi.Status.Phase != kubevirtv1.Running {
+		t.Errorf("the VM is %s", vmi.Status.Phase)
+	}
+}
