@@ -85,7 +85,12 @@ func deleteWithoutKubelet(
 	return deleteByForce(t, c, vmi)
 }
 
-func startKubelet(t *testing.T, c *cluster) { c.onNode(t, "systemctl", "start", "kubelet") }
+func startKubelet(t *testing.T, c *cluster) {
+	ctx := context.WithoutCancel(t.Context()) // the test has ended
+	if _, err := c.node.Output(ctx, "systemctl", "start", "kubelet"); err != nil {
+		t.Error(err)
+	}
+}
 
 // timed runs a shell command on the node, and returns the node's time before it.
 func (c *cluster) timed(t *testing.T, command string, args ...string) time.Time {
@@ -107,13 +112,19 @@ func parseNodeTime(text string) (time.Time, error) {
 type outcome struct {
 	at   time.Time     // of the fault, by the node's clock
 	qemu time.Duration // end of QEMU; 0: it goes on
-	vmi  time.Duration // KubeVirt reports the VM's end; 0: it reports a running one
+	vmi  time.Duration // until KubeVirt reports the VM's end
+
+	// phase is the VM's phase in KubeVirt after the observation.
+	phase kubevirtv1.VirtualMachineInstancePhase
 }
 
 // String is a cell of a table.
 func (o outcome) String() string {
-	if o.qemu == 0 {
+	switch {
+	case o.qemu == 0 && o.phase == kubevirtv1.Running:
 		return "VM goes on"
+	case o.qemu == 0:
+		return fmt.Sprintf("VM goes on, KubeVirt reports phase %s", o.phase)
 	}
 	return fmt.Sprintf("VM ends after %.2f s, KubeVirt reports it after %.0f s", o.qemu.Seconds(),
 		o.vmi.Seconds())
@@ -135,6 +146,10 @@ func (c *cluster) observe(
 			t.Error("QEMU has ended")
 		case <-time.After(observation):
 		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			t.Fatal(err)
+		}
+		o.phase = vmi.Status.Phase
 		return o
 	}
 	select {
