@@ -31,14 +31,15 @@ type fault struct {
 }
 
 func faults() []fault {
-	gone := []agentapi.Reason{agentapi.ReasonOwnerGone, agentapi.ReasonVMGone}
+	gone := []agentapi.Reason{agentapi.ReasonVMGone}
 	return []fault{
-		{name: "virt-launcher-monitor is killed", vm: "monitor", ends: true, reasons: gone,
+		{name: "virt-launcher-monitor is killed", vm: "monitor", ends: true,
+			reasons: []agentapi.Reason{agentapi.ReasonOwnerGone, agentapi.ReasonVMGone},
 			inflict: killing((*cluster).monitor)},
 		{name: "virt-launcher is killed", vm: "launcher", ends: true, reasons: gone,
 			inflict: killing((*cluster).virtLauncher)},
-		{name: "QEMU is killed", vm: "qemu", ends: true,
-			reasons: []agentapi.Reason{agentapi.ReasonVMGone}, inflict: killing((*cluster).qemu)},
+		{name: "QEMU is killed", vm: "qemu", ends: true, reasons: gone,
+			inflict: killing((*cluster).qemu)},
 		{name: "virtqemud is killed", vm: "virtqemud", inflict: killing((*cluster).virtqemud)},
 		{name: "virt-handler is killed", vm: "handler", inflict: killing((*cluster).virtHandler)},
 		{name: "containerd is restarted", vm: "containerd", inflict: restartContainerd},
