@@ -44,8 +44,8 @@ func newKubernetes(config *Config, in *policies, counts *metrics.Metrics,
 	events, err := kube.NewRecorder(kube.RecorderConfig{
 		Client: client,
 		Node:   node,
-		Logger: logger,
-		Count:  func(outcome kube.Outcome) { counts.KubeEvent(string(outcome)) },
+		Logger: logger, Instance: pods.Instance,
+		Count: func(outcome kube.Outcome) { counts.KubeEvent(string(outcome)) },
 	})
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func (f *eventFollower) watch(ctx context.Context, o *outage, version string) er
 func (f *eventFollower) print(e *eventsv1.Event) error {
 	event := agentEvent(e)
 	version, before := f.shown[e.UID]
-	if before && version == e.ResourceVersion ||
+	if before && version == e.ResourceVersion || isCopy(e) ||
 		!agentapi.IsReporter(e.ReportingController) || !isAbout(event, f.show.pod) {
 		return nil
 	}
@@ -162,6 +162,12 @@ func (f *eventFollower) print(e *eventsv1.Event) error {
 		return &outputError{err}
 	}
 	return nil
+}
+
+// isCopy reports whether an Event repeats one of the agent's on a pod. The agent writes warnings also
+// on the VirtualMachineInstance.
+func isCopy(e *eventsv1.Event) bool {
+	return e.ReportingController == agentapi.AgentReporter && e.Related != nil
 }
 
 func (c *cluster) listEvents(ctx context.Context, namespace string) (*eventsv1.EventList, error) {

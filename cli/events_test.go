@@ -32,9 +32,13 @@ func eventList(version string, items ...eventsv1.Event) eventsv1.EventList {
 }
 
 // TestEventsOfAllReporters expects the Events of each part of Mooring, under the names on the wire.
+// A warning that the agent repeats on a VirtualMachineInstance appears once.
 func TestEventsOfAllReporters(t *testing.T) {
+	repeated := clusterEvent("mooring.dev/agent", "MemlockRefused")
+	repeated.Name, repeated.UID = "copy", "copy"
+	repeated.Related = &repeated.Regarding
 	serveCluster(t, map[string]any{eventsPath: eventList("7",
-		clusterEvent("mooring.dev/agent", "MemlockRefused"),
+		clusterEvent("mooring.dev/agent", "MemlockRefused"), repeated,
 		clusterEvent("mooring-quota", "WouldScaleQuota"),
 		clusterEvent("mooring-webhooks", "LauncherWarning"),
 		clusterEvent("mooring-quota-of-others", "Alien"),

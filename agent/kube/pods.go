@@ -143,6 +143,9 @@ func trimPod(node string) cache.TransformFunc {
 				corev1.MirrorPodAnnotationKey: pod.Annotations[corev1.MirrorPodAnnotationKey]}
 			kept.OwnerReferences = pod.OwnerReferences
 		}
+		if owner := instanceOwner(pod); owner != nil {
+			kept.OwnerReferences = []metav1.OwnerReference{*owner}
+		}
 		return kept, nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 
@@ -36,6 +37,9 @@ type RecorderConfig struct {
 	Client kubernetes.Interface
 	Node   string       // name of this node, for the Event's instance
 	Logger *slog.Logger // for events that could not be written
+	// Instance returns the VirtualMachineInstance of a launcher pod by the pod's UID. It must not
+	// block. Optional.
+	Instance func(podUID string) (corev1.ObjectReference, bool)
 	// Count is called once for every event. It must not block and may be called concurrently.
 	// Optional.
 	Count func(Outcome)
@@ -45,11 +49,12 @@ type RecorderConfig struct {
 // events in a series and limits pods with too many. A slow API server may cost events but never
 // time. client-go's own broadcaster drops events without counting them and cannot be flushed.
 type Recorder struct {
-	queue  chan agentapi.Event
-	sink   events.EventSink
-	node   string
-	logger *slog.Logger
-	count  func(Outcome)
+	queue    chan agentapi.Event
+	sink     events.EventSink
+	node     string
+	logger   *slog.Logger
+	instance func(podUID string) (corev1.ObjectReference, bool)
+	count    func(Outcome)
 
 	// Owned by the goroutine of Run.
 	series    map[seriesKey]*series
@@ -71,6 +76,7 @@ func NewRecorder(config RecorderConfig) (*Recorder, error) {
 		sink:     &events.EventSinkImpl{Interface: config.Client.EventsV1()},
 		node:     config.Node,
 		logger:   config.Logger,
+		instance: config.Instance,
 		count:    count,
 		series:   map[seriesKey]*series{},
 		limiters: limiters{},

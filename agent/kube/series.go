@@ -94,6 +94,7 @@ func (r *Recorder) create(ctx context.Context, key seriesKey, object *eventsv1.E
 			slog.String("pod", key.pod.Namespace+"/"+key.pod.Name), slog.Any("error", err))
 		return
 	}
+	r.copyToInstance(ctx, key, object)
 	created.Annotations = nil // there may be thousands of series
 	r.series[key] = &series{event: created, count: 1, written: 1, lastSeen: time.Now()}
 	r.count(Written)

@@ -39,6 +39,25 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// TestRefusal asks for a larger lock than the policy allows. The VM's owner finds the reason on the
+// VM.
+func TestRefusal(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	annotations := withLock()
+	annotations["guest-memory.memlock.mooring.dev"] = "400Gi"
+	vmi := newVMI("refused", annotations)
+	if err := c.Create(t.Context(), vmi); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.remove(context.WithoutCancel(t.Context()), vmi); err != nil {
+			t.Error(err)
+		}
+	})
+	c.awaitEvent(t, vmi.Name, string(agentapi.ReasonMemlockRefused))
+}
+
 // TestTie runs a VM and reads `mooring ps`, as a user does. The VM's QEMU belongs to its pod.
 // libvirt starts further QEMUs to learn their abilities, and they are no VMs.
 func TestTie(t *testing.T) {
