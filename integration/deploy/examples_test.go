@@ -13,12 +13,10 @@ import (
 )
 
 // TestExamplesApply applies every example like `kubectl apply --server-side --dry-run=server`, with
-// KubeVirt's admission webhooks. It replaces the examples' namespace by the test's. KubeVirt has the
-// feature gate that docs/how-to/headroom.md requires for the hook.
+// KubeVirt's admission webhooks, which have no feature gate. It replaces the examples' namespace by
+// the test's.
 func TestExamplesApply(t *testing.T) {
 	c := startKubeVirt(t)
-	c.Configure(t,
-		`{"spec": {"configuration": {"developerConfiguration": {"featureGates": ["Sidecar"]}}}}`)
 	namespace := c.Namespace(t, nil)
 	admin := client.WithFieldValidation(c.Client, metav1.FieldValidationStrict)
 	files, err := filepath.Glob("../../examples/*.yaml")
@@ -41,7 +39,7 @@ func TestExamplesApply(t *testing.T) {
 			}
 			applied := client.ApplyConfigurationFromUnstructured(o)
 			what := fmt.Sprintf("%s: %s %s to be accepted", file, o.GetKind(), o.GetName())
-			eventually(t, what, func() error { // virt-api sees the feature gate a moment later
+			eventually(t, what, func() error {
 				return admin.Apply(t.Context(), applied, client.DryRunAll,
 					client.FieldOwner("examples"), client.ForceOwnership)
 			})
