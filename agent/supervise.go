@@ -64,7 +64,7 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		Logger:       a.logger,
 		Terms:        terms(a.policy()),
 		ReportAlive:  a.presence.confirm,
-		AfterAbsence: a.afterAbsence,
+		AfterAbsence: a.presence.resume,
 	}
 	if d := nodeDomains(a.policy, a.logger); d != nil {
 		config.Domains = d
