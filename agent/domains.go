@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +25,6 @@ const identifyTimeout = 500 * time.Millisecond
 type domains struct {
 	records libvirt.Records
 	daemon  libvirt.Daemon
-	policy  func() *policy.Policy
 	clock   host.Clock
 	logger  *slog.Logger
 
@@ -42,15 +40,15 @@ type knownRecord struct {
 
 var _ supervisor.Domains = (*domains)(nil)
 
-// nodeDomains returns the domains of the libvirt in the present policy, or nil.
-func nodeDomains(p func() *policy.Policy, logger *slog.Logger) *domains {
-	at := p().Lifecycle.Libvirt
+// nodeDomains returns the domains of the libvirt in the policy, or nil.
+func nodeDomains(p *policy.Policy, logger *slog.Logger) *domains {
+	at := p.Lifecycle.Libvirt
 	if at == nil {
 		return nil
 	}
 	return &domains{
 		records: libvirt.Records{Dir: at.Records}, daemon: libvirt.Daemon{Socket: at.Socket},
-		policy: p, clock: host.LinuxClock{}, logger: logger,
+		clock: host.LinuxClock{}, logger: logger,
 	}
 }
 
@@ -114,13 +112,6 @@ func (d *domains) RunBy(domain tie.Domain, args []string) bool {
 // MayRunBy implements [supervisor.Domains].
 func (d *domains) MayRunBy(domain tie.Domain, args []string) bool {
 	return libvirtDomain(domain).RunBy(args) || libvirt.IsDaemon(args)
-}
-
-// Declarable implements [supervisor.Domains].
-func (d *domains) Declarable(domain tie.Domain) bool {
-	return slices.ContainsFunc(d.policy().Rules, func(r policy.Rule) bool {
-		return r.AllowDomain(domain.Name) == nil || r.AllowDomain(domain.UUID) == nil
-	})
 }
 
 func libvirtDomain(d tie.Domain) libvirt.Domain {

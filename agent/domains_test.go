@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/agent/libvirt"
-	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
@@ -67,23 +66,4 @@ func TestRecordPredatesProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("removed", one, 99, false)
-}
-
-// A domain is declarable if any rule allows its name or its UUID.
-func TestDeclarableDomains(t *testing.T) {
-	const id = "5530f9f3-5627-4dec-933e-74ce04c51e18"
-	d := &domains{policy: func() *policy.Policy {
-		return &policy.Policy{Rules: []policy.Rule{
-			{Name: "none"}, {Name: "some", Domains: []string{"vms-*", id}},
-		}}
-	}}
-	for domain, want := range map[tie.Domain]bool{
-		{Name: "vms-1"}:           true,
-		{Name: "other", UUID: id}: true,
-		{Name: "other"}:           false,
-	} {
-		if got := d.Declarable(domain); got != want {
-			t.Errorf("%+v: %t, want %t", domain, got, want)
-		}
-	}
 }

@@ -282,7 +282,7 @@ func (f *fence) newSupervision() (v *supervision, err error) {
 		Logger:    f.logger,
 		Terms:     t,
 	}
-	if d := nodeDomains(func() *policy.Policy { return f.policy }, f.logger); d != nil {
+	if d := nodeDomains(f.policy, f.logger); d != nil {
 		config.Domains = d
 	}
 	v.Supervisor = supervisor.New(config)

@@ -66,7 +66,7 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		ReportAlive:  a.presence.confirm,
 		AfterAbsence: a.presence.resume,
 	}
-	if d := nodeDomains(a.policy, a.logger); d != nil {
+	if d := nodeDomains(a.policy(), a.logger); d != nil {
 		config.Domains = d
 	}
 	s.Supervisor = supervisor.New(config)

@@ -100,9 +100,6 @@ type Domains struct {
 	// OnShutdown is called for each shutdown request. It may be nil.
 	OnShutdown func(d tie.Domain) error
 
-	// Foreign is the name of a domain that no launcher may declare.
-	Foreign string
-
 	mu         sync.Mutex
 	running    []tie.Domain
 	unreadable []tie.Domain
@@ -168,9 +165,6 @@ func (*Domains) RunBy(domain tie.Domain, args []string) bool {
 func (d *Domains) MayRunBy(domain tie.Domain, args []string) bool {
 	return d.RunBy(domain, args) || len(args) > 0 && path.Base(args[0]) == "virtqemud"
 }
-
-// Declarable implements [supervisor.Domains].
-func (d *Domains) Declarable(domain tie.Domain) bool { return domain.Name != d.Foreign }
 
 // Predates implements [supervisor.Domains]: see Predate.
 func (d *Domains) Predates(_ tie.Domain, p host.Process) bool {

@@ -41,10 +41,10 @@ func (s *Supervisor) assignDomain(ctx context.Context, d tie.Domain, p Tracked, 
 			t = late
 		}
 	}
+	if t == nil && late == nil {
+		s.addByGroup(d, p)
+	}
 	if t == nil {
-		if late == nil && !s.addByGroup(d, p) {
-			s.reportUnclaimed(d, p)
-		}
 		return
 	}
 	s.revive(t)

@@ -81,9 +81,6 @@ type Domains interface {
 	// then means a former process with the same pid. False: unknown.
 	Predates(d tie.Domain, p host.Process) bool
 
-	// Declarable reports whether a launcher may declare the domain.
-	Declarable(d tie.Domain) bool
-
 	// Shutdown asks the guest to shut down. It does not wait for the shutdown.
 	Shutdown(ctx context.Context, d tie.Domain) error
 }

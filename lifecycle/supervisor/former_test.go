@@ -17,7 +17,6 @@ func TestDomainStartedLongAfterItsLauncher(t *testing.T) {
 			change := func(c *supervisor.Config) { c.Terms.StopUnattended = stops }
 			inBubble(t, change, func(r *rig) {
 				l := r.launch("vm", withDomain)
-				r.Reconciled()
 				r.exit(l.process, "SIGKILL")
 				r.config.Registry.RemoveContainer(l.Container.ID)
 				r.advance(time.Minute)
@@ -70,17 +69,12 @@ func TestDomainStartedInAnAbsenceAfterItsLauncher(t *testing.T) {
 	inBubble(t, change, func(r *rig) {
 		r.kernel.Clock = r.config.Clock
 		l := r.launch("vm", withDomain)
-		r.Reconciled()
 		r.exit(l.process, "SIGKILL")
-		r.config.Registry.RemoveContainer(l.Container.ID)
 		r.advance(time.Minute)
 		suspended.Add(int64(time.Minute))
 		vm := r.startDomainUnobserved()
 		r.advance(2 * time.Minute)
 		r.expectSignals(vm)
-		if events := r.nodeEvents(); len(events) != 0 {
-			t.Errorf("Events %+v, want none before the runtime's list", events)
-		}
 		r.launch("other", withDomain)
 		r.Reconciled()
 		r.advance(gracePeriod + 2*termPeriod)

@@ -40,7 +40,7 @@ func (s *Supervisor) recordedDomain(
 		return tie.Domain{}, false
 	}
 	inherits := p.Group != 0 && !p.Bound
-	if inherits && (!request.domainsDeclared || !s.hasLeft(p, request.cgroups)) {
+	if inherits && !s.hasLeft(p, request.cgroups) {
 		return tie.Domain{}, false
 	}
 	if at < 0 { // libvirt may have an unreadable record of it
@@ -51,14 +51,12 @@ func (s *Supervisor) recordedDomain(
 }
 
 // addByGroup adds the process of a domain without a claim to the launcher from which it descends.
-// It returns false if there is none.
-func (s *Supervisor) addByGroup(d tie.Domain, p Tracked) bool {
+func (s *Supervisor) addByGroup(d tie.Domain, p Tracked) {
 	t := s.byGroup[p.Group]
 	if t == nil || p.Bound || s.claimedElsewhere(t, d) {
-		return false
+		return
 	}
 	s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})
-	return true
 }
 
 // reassign takes a VM process from the tie of its group.

@@ -129,7 +129,6 @@ func (s *Supervisor) applyScan(
 			s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})
 		}
 	}
-	s.forgetUnclaimed(result)
 	s.forgetEmptied(result)
 	for t, id := range requested {
 		s.concludeScan(ctx, t, id, result)
@@ -274,5 +273,5 @@ func (s *Supervisor) scanAll(ctx context.Context) {
 			s.requestScan(ctx, t)
 		}
 	}
-	s.scanUngrouped(ctx) // a node may have no launcher
+	s.scanUngrouped(ctx) // a node may have former launchers only
 }

@@ -101,7 +101,7 @@ func (s *Supervisor) scan(ctx context.Context, request scanRequest) (*scanResult
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
 	// before the snapshot, which then has their processes
-	running := s.runningDomains(result, request.domainsDeclared)
+	running := s.runningDomains(result, request)
 	all, complete, err := s.Tracker.Snapshot()
 	if err != nil {
 		return result, fmt.Errorf("list the tracked processes: %w", err)
@@ -125,9 +125,7 @@ func (s *Supervisor) scan(ctx context.Context, request scanRequest) (*scanResult
 	for _, c := range recorded {
 		s.verifyDomain(ctx, result, c)
 	}
-	if request.domainsDeclared {
-		s.findStartingDomains(ctx, result, request, all, running)
-	}
+	s.findStartingDomains(ctx, result, request, all, running)
 	s.readLeftCgroups(result, request.leftCgroups)
 	return result, nil
 }
@@ -157,16 +155,13 @@ func (s *Supervisor) readCgroups(
 	}
 }
 
-// runningDomains lists the domains that libvirt has recorded as running. Unknown domains matter
-// only if a launcher declares one.
-func (s *Supervisor) runningDomains(result *scanResult, declared bool) []tie.Domain {
-	if s.Domains == nil {
+// runningDomains lists the domains that libvirt has recorded as running. It returns none if no
+// launcher declares a domain.
+func (s *Supervisor) runningDomains(result *scanResult, request scanRequest) []tie.Domain {
+	if !request.domainsDeclared || s.Domains == nil {
 		return nil
 	}
 	running, unreadable, err := s.Domains.Running()
-	if !declared {
-		return running
-	}
 	result.unknown = unreadable
 	if err != nil {
 		result.domainsUnknown = true

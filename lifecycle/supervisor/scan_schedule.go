@@ -40,8 +40,8 @@ func (s *Supervisor) scanLater(t *managedTie, due *bool, wait time.Duration) {
 	})
 }
 
-// scanDomains scans for VM processes without a group, of the node's libvirt and of launchers
-// without a group of their own. Frequent calls share a scan.
+// scanDomains scans for VM processes without a group: for launchers with a declared domain, and
+// launchers without a group of their own. Frequent calls share a scan.
 func (s *Supervisor) scanDomains(ctx context.Context) {
 	if !s.domainScanDue && s.scanUngrouped(ctx) {
 		s.domainScanDue = true
@@ -55,10 +55,10 @@ func (s *Supervisor) scanDomainsAgain(ctx context.Context) {
 	s.scanUngrouped(ctx)
 }
 
-// scanUngrouped requests one scan for these VM processes, and reports whether there may be any. The
-// request names only the ties waiting for a scan. Without a libvirt it names one more.
+// scanUngrouped requests one scan for these launchers and former ones, and reports whether there
+// are any. The request names only the ties that wait for a scan, and one other.
 func (s *Supervisor) scanUngrouped(ctx context.Context) bool {
-	found := s.Domains != nil
+	found := len(s.former) > 0 && s.Domains != nil
 	for _, t := range s.ties {
 		withDomain := t.Launcher.Domain != "" && s.Domains != nil
 		withoutGroup := t.Launcher.Group == 0 && t.Launcher.Cgroup != ""

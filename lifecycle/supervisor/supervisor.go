@@ -77,7 +77,6 @@ type Supervisor struct {
 	byGroup      map[uint64]*managedTie
 	stopHandlers map[string]bool        // UIDs of pods with a stop handler
 	former       map[string]*managedTie // dropped ties by their declared domain
-	unclaimed    map[host.Process]bool  // reported VM processes without a launcher
 	scans        scanQueue
 	resyncing    resyncState
 	background   sync.WaitGroup
@@ -120,7 +119,6 @@ func New(cfg Config) *Supervisor {
 		terms:        cfg.Terms,
 		ties:         map[string]*managedTie{},
 		former:       map[string]*managedTie{},
-		unclaimed:    map[host.Process]bool{},
 		byGroup:      map[uint64]*managedTie{},
 		stopHandlers: map[string]bool{},
 		scans:        scanQueue{requested: map[*managedTie]uint64{}},
