@@ -81,7 +81,7 @@ type Decision struct {
 	Rule     string              // the deciding rule; empty when none was needed or none matched
 	Compared []policy.Comparison // with the pod: one result per rule, up to the end of the search
 	Memlock  *host.Limit         // the requested memory lock; nil: none
-	VMLock   *host.Limit         // of it, the lock that the VM's process needs; nil: all
+	VMLock   *host.Limit         // minimum for the VM process; nil: Memlock
 	Yield    bool                // the present limit already covers Memlock: leave it
 	Demand   *host.Limit         // the launcher's charge in the node's account
 	Ceiling  *host.Limit         // as in [registry.Launcher]

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
@@ -58,6 +60,26 @@ func TestOverhead(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// libvirt's formula and the value bound a VM process with devices. Without devices it needs the whole
+// lock.
+func TestLockOfTheVM(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		lock        host.Limit
+		vm          *host.Limit
+	}{
+		"devices": {map[string]string{api.DevicesKey: "vfio=1", api.GuestMemoryKey: "4Gi",
+			api.OverheadKey: "2Gi", api.ValueKey: "1Gi"}, 7 * gi, new(host.Limit(6 * gi))},
+		"no devices": {map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "4Gi",
+			api.OverheadKey: "2Gi"}, 6 * gi, nil},
+	} {
+		d := decide.Container(decidetest.Policy(t, policy.Enforce), facts("trusted", c.annotations))
+		if diff := cmp.Diff([]any{&c.lock, c.vm}, []any{d.Memlock, d.VMLock}); diff != "" {
+			t.Errorf("%s: lock and VM's lock (-want +got)\n%s", name, diff)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func sumOf(lock memlock.Result) string {
 func (d *decider) lockAnnotations() string {
 	var all []string
 	for _, base := range []string{api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey,
-		api.DevicesKey} {
+		api.OverheadKey, api.DevicesKey} {
 		if text := d.written(base); text != "" {
 			all = append(all, text)
 		}

@@ -22,9 +22,8 @@ type Result struct {
 	Terms     []Term // the summands of Bytes
 	Reason    string // for people, one sentence
 
-	// Libvirt is the part of Bytes that libvirt sets for the VM's process, and what was asked for
-	// on top of it. A VM process with this limit works. 0: libvirt sets none, and the process needs
-	// Bytes.
+	// Libvirt is libvirt's limit for the VM's devices, and the annotated value. A VM process with
+	// this limit works. 0: the VM has no devices, and its process needs Bytes.
 	Libvirt int64
 }
 

@@ -259,8 +259,10 @@ func TestEventOfUnknownLauncherRegistersIt(t *testing.T) {
 			ctr := newContainer(pod, "compute")
 			n.start(ctr, 100, host.Rlimit{})
 			must(t, event(n, pod, ctr))
-			if l := n.launcher(t, pod); l.Given.Memlock == nil || *l.Given.Memlock != 5*gi {
-				t.Errorf("launcher = %+v, want one that is due 5Gi", l)
+			given := n.launcher(t, pod).Given
+			if given.Memlock == nil || *given.Memlock != 5*gi ||
+				given.VMLock == nil || *given.VMLock != 5*gi {
+				t.Errorf("got %+v, want 5Gi for the launcher and its VM", given)
 			}
 		})
 	}

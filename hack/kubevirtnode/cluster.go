@@ -178,7 +178,7 @@ func (c *Cluster) join(ctx context.Context) error {
 
 // awaitNode returns the node when it is ready.
 func (c *Cluster) awaitNode(ctx context.Context) (node *corev1.Node, err error) {
-	return node, c.await(ctx, "the node to be ready", func(ctx context.Context) (err error) {
+	err = c.await(ctx, "the node to be ready", func(ctx context.Context) (err error) {
 		node, err = c.client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -190,6 +190,7 @@ func (c *Cluster) awaitNode(ctx context.Context) (node *corev1.Node, err error) 
 		}
 		return fmt.Errorf("conditions are %v", node.Status.Conditions)
 	})
+	return node, err
 }
 
 // serveAPI makes kube-proxy lead the Service "kubernetes" to the API server's address on the node.

@@ -136,7 +136,8 @@ func (c *cluster) observe(
 	t *testing.T, f fault, vmi *kubevirtv1.VirtualMachineInstance,
 ) outcome {
 	t.Helper()
-	ended := c.watchEnd(t, c.qemu(t, vmi))
+	qemu := c.qemu(t, vmi)
+	ended := c.watchEnd(t, qemu)
 	if f.mend != nil {
 		t.Cleanup(func() { f.mend(t, c) }) // before the VM's removal
 	}
@@ -146,6 +147,9 @@ func (c *cluster) observe(
 		case <-ended:
 			t.Error("QEMU has ended")
 		case <-time.After(observation):
+		}
+		if now := c.qemu(t, vmi); now != qemu {
+			t.Errorf("QEMU was process %s and is process %s", qemu, now)
 		}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {
 			t.Fatal(err)
@@ -206,14 +210,20 @@ func TestFaults(t *testing.T) {
 			for _, reason := range f.reasons {
 				c.awaitEvent(t, pod, string(reason))
 			}
+			events := c.eventsSince(t, pod, o.at)
+			if !f.ends && events != noEvent {
+				t.Errorf("Mooring reports %s about a VM that goes on", events)
+			}
 			before := "not measured"
 			if o, ok := alone[f.name]; ok {
 				before = o.String()
 			}
-			t.Logf("| %s | %s | %s; %s |", f.name, before, o, c.eventsSince(t, pod, o.at))
+			t.Logf("| %s | %s | %s; %s |", f.name, before, o, events)
 		})
 	}
 }
+
+const noEvent = "no Event"
 
 // eventsSince lists Mooring's Events on a pod since a time of the node's clock.
 func (c *cluster) eventsSince(t *testing.T, pod string, since time.Time) string {
@@ -231,7 +241,7 @@ func (c *cluster) eventsSince(t *testing.T, pod string, since time.Time) string 
 		}
 	}
 	if all == nil {
-		return "no Event"
+		return noEvent
 	}
 	return strings.Join(all, ", ")
 }

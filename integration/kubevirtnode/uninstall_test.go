@@ -9,7 +9,7 @@ import (
 )
 
 // TestUninstall removes Mooring beside a running VM, as docs/how-to/uninstall.md says. The VM keeps
-// its process and its limit, and KubeVirt ends it as usual. By its file's name it runs last.
+// its process and its limit. By its file's name it runs last.
 func TestUninstall(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)

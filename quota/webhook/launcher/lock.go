@@ -14,7 +14,7 @@ const mib = 1 << 20
 // lock holds the memory-lock annotations of a launcher.
 type lock struct {
 	guest    int64 // bytes, > 0: the VM's largest memory
-	overhead int64 // bytes: what KubeVirt's own limit has beyond the VM's largest memory
+	overhead int64 // bytes: KubeVirt's own limit without the VMI's largest memory
 	devices  api.Devices
 	share    int64 // bytes: this webhook's part of the annotation value
 }
@@ -64,7 +64,7 @@ func (l lock) check(value *api.Lockable) error {
 	return err
 }
 
-// overhead returns what KubeVirt's own limit has beyond the guest's memory, without the memory of
+// overhead returns KubeVirt's own limit without this memory of the guest, and without the memory of
 // reservedOverhead.
 func (m *mutation) overhead(vm kubevirt.VM, guest int64) (int64, error) {
 	terms, err := kubevirt.Own(vm, m.Cluster.Version, m.Cluster.Ratio)
