@@ -69,6 +69,15 @@ func (m Module) Dir(ctx context.Context, of string) (string, error) {
 	return dir, nil
 }
 
+// Tools are the packages of the module's tools (see go.mod).
+func (m Module) Tools(ctx context.Context) ([]string, error) {
+	packages, err := run(goCommand(ctx, m.dir, "list", "tool"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the tools of %s: %w", filepath.Base(m.dir), err)
+	}
+	return strings.Fields(packages), nil
+}
+
 // BuildTools compiles the module's tools (see go.mod), without cgo, into a directory.
 func (m Module) BuildTools(ctx context.Context, dir string) error {
 	if _, err := run(goCommand(ctx, m.dir, "build", "-trimpath", "-ldflags=-s -w",

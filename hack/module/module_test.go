@@ -68,3 +68,14 @@ func TestBuildsAndLinks(t *testing.T) {
 		t.Error("built what is no program")
 	}
 }
+
+func TestListsTools(t *testing.T) {
+	m := Module{dir: t.TempDir()}
+	write(t, filepath.Join(m.dir, "go.mod"),
+		"module example.test/program\n\ngo 1.26.0\n\ntool example.test/program\n")
+	write(t, filepath.Join(m.dir, "main.go"), "package main\n\nfunc main() {}\n")
+	tools, err := m.Tools(t.Context())
+	if err != nil || len(tools) != 1 || tools[0] != "example.test/program" {
+		t.Errorf("tools are %v, error %v", tools, err)
+	}
+}

@@ -1,16 +1,17 @@
 package module
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// Programs are several programs in one binary, built from the module "components" below a package
-// and kept in the user's cache.
+// Programs are several programs, built from a module below a package and kept in the user's cache.
 type Programs struct {
 	Package     string   // path of a package of Mooring
+	Module      string   // directory of the module below it; empty: "components"
 	Cache       string   // name of the cache entries
 	Names       []string // names of the binary
 	Description string   // for the log: the programs, and the time of their build
@@ -26,7 +27,7 @@ func (p Programs) Build(ctx context.Context, log *slog.Logger) (*cache.Entry, er
 	if err != nil {
 		return nil, err
 	}
-	components, err := Find(ctx, p.Package, "components")
+	components, err := Find(ctx, p.Package, cmp.Or(p.Module, "components"))
 	if err != nil {
 		return nil, err
 	}
