@@ -1,9 +1,11 @@
 package kubevirt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 
@@ -17,7 +19,20 @@ const (
 	binary      = "kubevirt"
 )
 
-// programs are the names of the binary. The module in components/ defines their code.
+// EnvVersion is the variable with the version of KubeVirt: the name of a directory in components/.
+// Unset or empty, it is defaultVersion.
+const (
+	EnvVersion     = "MOORING_KUBEVIRT_VERSION"
+	defaultVersion = "1.7"
+)
+
+// Components is the directory of the module with the programs, for the chosen version. This package
+// and hack/kubevirtnode have such modules.
+func Components() string {
+	return filepath.Join("components", cmp.Or(os.Getenv(EnvVersion), defaultVersion))
+}
+
+// programs are the names of the binary. The modules in components/ define their code.
 func programs() []string {
 	return []string{apiProgram, controllerProgram, launcherProgram, generator}
 }
@@ -30,14 +45,15 @@ const generator = "manifests"
 // takes minutes, and log reports it. The working directory must be in a checkout of Mooring.
 func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
 	return module.Programs{
-		Package: packagePath, Cache: cacheName, Names: programs(), Make: build,
+		Package: packagePath, Module: Components(), Cache: cacheName, Names: programs(),
+		Make:        build,
 		Description: "the programs of KubeVirt from their module, about three minutes on two cores",
 	}.Build(ctx, log)
 }
 
 // Version is the version of the programs. The working directory must be in a checkout of Mooring.
 func Version(ctx context.Context) (string, error) {
-	components, err := module.Find(ctx, packagePath, "components")
+	components, err := module.Find(ctx, packagePath, Components())
 	if err != nil {
 		return "", err
 	}

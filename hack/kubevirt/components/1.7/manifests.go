@@ -37,9 +37,11 @@ func manifests() error {
 	return nil
 }
 
+type crdGenerator = func() (*apiextensionsv1.CustomResourceDefinition, error)
+
 func crds() ([]any, error) {
 	var all []any
-	for _, generate := range []func() (*apiextensionsv1.CustomResourceDefinition, error){
+	for _, generate := range append([]crdGenerator{
 		components.NewKubeVirtCrd,
 		components.NewMigrationPolicyCrd,
 		components.NewPresetCrd,
@@ -57,7 +59,7 @@ func crds() ([]any, error) {
 		components.NewVirtualMachineRestoreCrd,
 		components.NewVirtualMachineSnapshotContentCrd,
 		components.NewVirtualMachineSnapshotCrd,
-	} {
+	}, newCRDs()...) {
 		crd, err := generate()
 		if err != nil {
 			return nil, err
@@ -70,7 +72,7 @@ func crds() ([]any, error) {
 func roles() []any {
 	var all []any
 	for _, objects := range [][]runtime.Object{
-		rbac.GetAllController(namespace),
+		controllerRoles(),
 		rbac.GetAllHandler(namespace),
 		rbac.GetAllApiServer(namespace),
 		rbac.GetAllCluster(),

@@ -28,7 +28,7 @@ func convert(r request) (*api.DomainSpec, error) {
 	if err := mutators.ApplyNewVMIMutations(r.VMI, config); err != nil {
 		return nil, err
 	}
-	c, err := converterContext(r)
+	c, err := newContext(r)
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +63,10 @@ func clusterConfig(liveUpdate bool) (*virtconfig.ClusterConfig, error) {
 	return virtconfig.NewClusterConfig(crds, informer, namespace)
 }
 
-// converterContext follows generateConverterContext, with given data of pod and node.
-func converterContext(r request) (*converter.ConverterContext, error) {
+// newContext follows generateConverterContext, with given data of pod and node.
+func newContext(r request) (*converterContext, error) {
 	devices := r.VMI.Spec.Domain.Devices
-	c := &converter.ConverterContext{
+	c := &converterContext{
 		Architecture:          arch.NewConverter(r.VMI.Spec.Architecture),
 		VirtualMachine:        r.VMI,
 		AllowEmulation:        true,
@@ -78,15 +78,16 @@ func converterContext(r request) (*converter.ConverterContext, error) {
 		FreePageReporting:     !r.VMI.IsHighPerformanceVMI(),
 		SerialConsoleLog:      true,
 		MemBalloonStatsPeriod: 10,
-		SMBios:                &cmdv1.SMBios{Manufacturer: "KubeVirt", Product: "None", Family: "KubeVirt", Version: "1.7.0"},
+		SMBios:                &cmdv1.SMBios{Manufacturer: "KubeVirt", Product: "None", Family: "KubeVirt", Version: version},
 		DisksInfo:             map[string]*disk.DiskInfo{},
 
 		DomainAttachmentByInterfaceName: map[string]string{},
 		UseLaunchSecuritySEV:            r.VMI.Spec.Domain.LaunchSecurity != nil,
 	}
+	completeContext(c)
 	if r.VMI.IsBootloaderEFI() {
 		secure := r.VMI.Spec.Domain.Firmware.Bootloader.EFI.SecureBoot
-		c.EFIConfiguration = &converter.EFIConfiguration{
+		c.EFIConfiguration = &efiConfiguration{
 			EFICode: "/usr/share/OVMF/OVMF_CODE.fd", EFIVars: "/usr/share/OVMF/OVMF_VARS.fd",
 			SecureLoader: secure == nil || *secure,
 		}
