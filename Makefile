@@ -56,6 +56,9 @@ export MOORING_E2E_TAG ?= e2e
 KIND       ?=
 E2E_IMAGES  = $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller e2e-launcher) \
 	$(wildcard bin/last-release/*.tar)
+# The version of KubeVirt: 1.7 or 1.9. Empty: 1.7.
+KUBEVIRT   ?=
+export MOORING_KUBEVIRT_VERSION ?= $(KUBEVIRT)
 KUBEVIRT_IMAGES := $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller mooring-shim)
 # The tests of `make kind`, `make kubevirt` and `make kubevirt-e2e`.
 TESTS      ?= .
@@ -212,7 +215,7 @@ e2e-suite:
 		MOORING_E2E_LAST_TAG="$$(cat bin/last-release/tag)" && \
 	$(TEST)/e2e.json -- -count=1 -v -timeout=$(TIMEOUT) -run='$(TESTS)' ./integration/e2e
 
-kubevirt: ## the real KubeVirt on a node: VMs without and with Mooring; TESTS=REGEXP
+kubevirt: ## the real KubeVirt on a node: VMs without and with Mooring; TESTS=REGEXP, KUBEVIRT=1.9
 	@hack/setup build node guest
 	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs
 	@$(MAKE) --no-print-directory images REGISTRY="$(MOORING_E2E_REGISTRY)" \
@@ -221,7 +224,7 @@ kubevirt: ## the real KubeVirt on a node: VMs without and with Mooring; TESTS=RE
 		$(MAKE) --no-print-directory kubevirt-suite
 
 # The images exist when the inner make starts, and not when the outer one does.
-kubevirt-e2e: ## the e2e suite beside the real KubeVirt; TESTS=REGEXP
+kubevirt-e2e: ## the e2e suite beside the real KubeVirt; TESTS=REGEXP, KUBEVIRT=1.9
 	@hack/setup build node guest
 	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs e2e-images
 	@$(MAKE) --no-print-directory kubevirt-e2e-run

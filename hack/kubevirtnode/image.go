@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -110,24 +111,29 @@ func imageFiles(programs string) (image.Files, error) {
 		}
 		files[to] = image.File{Content: content, Mode: 0o644}
 	}
-	from := map[string]string{}
-	for to := range settings() {
-		from[to] = to
-	}
-	for _, name := range append(append(staticPrograms(), cgoPrograms()...), containerDiskProgram) {
-		from["usr/bin/"+name] = name
-	}
-	for to, name := range from {
-		content, err := os.ReadFile(filepath.Join(programs, name))
-		if err != nil {
-			return nil, err
-		}
-		files[to] = image.File{Content: content, Mode: 0o755}
+	if err := addTree(files, filepath.Join(programs, imageDir)); err != nil {
+		return nil, err
 	}
 	wrapper := files["usr/sbin/virtqemud"]
 	wrapper.Mode = 0o755
 	files["usr/sbin/virtqemud"] = wrapper
 	return files, nil
+}
+
+// addTree adds the files below a directory.
+func addTree(files image.Files, tree string) error {
+	return filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		to, err := filepath.Rel(tree, path)
+		files[to] = image.File{Content: content, Mode: 0o755}
+		return err
+	})
 }
 
 func makeImage(ctx context.Context, rootfs *cache.Entry, files image.Files, dir string) error {
@@ -147,6 +153,13 @@ func makeImage(ctx context.Context, rootfs *cache.Entry, files image.Files, dir 
 	}
 	if err := addCapability(filepath.Join(tree, "usr/bin/virt-launcher-monitor")); err != nil {
 		return err
+	}
+	// As the user qemu, virt-launcher replaces libvirt's hook by a link to this client.
+	if _, ok := files["usr/bin/libvirt-hook-client"]; ok {
+		const qemu = 107
+		if err := os.Chown(filepath.Join(tree, "etc/libvirt/hooks"), qemu, qemu); err != nil {
+			return err
+		}
 	}
 	layer := filepath.Join(dir, "layer.tar")
 	if err := run(child.Isolated(ctx, "tar", "--numeric-owner", "--sort=name", "--xattrs",

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
+	"github.com/mooring-vm/mooring/hack/kubevirt"
 	"github.com/mooring-vm/mooring/hack/module"
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
@@ -23,13 +25,14 @@ const (
 	manifestsProgram = "node-manifests"
 	// containerDiskProgram serves the files of a VM's container image.
 	containerDiskProgram = "container-disk"
+
+	// imageDir has the files for the image.
+	imageDir = "image"
+	// programsDir is the directory of KubeVirt's programs in the image.
+	programsDir = "usr/bin"
 )
 
-// staticPrograms are KubeVirt's programs without cgo, cgoPrograms those with libvirt.
-func staticPrograms() []string {
-	return []string{"virt-launcher-monitor", "virt-chroot", "virt-tail"}
-}
-
+// cgoPrograms are the programs with libvirt. The module's go.mod lists all programs.
 func cgoPrograms() []string { return []string{"virt-launcher", "virt-handler"} }
 
 // settings maps files of KubeVirt's image to files of its module.
@@ -45,12 +48,11 @@ func settings() map[string]string {
 }
 
 // buildPrograms compiles KubeVirt's programs for nodes into the user's cache, or finds them there.
-// Beside them are the files of settings.
+// The entry has manifestsProgram and imageDir.
 func buildPrograms(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
-	names := append(staticPrograms(), cgoPrograms()...)
 	return module.Programs{
-		Package: packagePath, Cache: programsCache, Make: makePrograms,
-		Names: append(names, containerDiskProgram, manifestsProgram),
+		Package: packagePath, Module: kubevirt.Components(), Cache: programsCache,
+		Names: []string{containerDiskProgram, manifestsProgram, imageDir}, Make: makePrograms,
 		Description: "virt-handler and virt-launcher from KubeVirt's module, about ten minutes " +
 			"on two cores",
 	}.Build(ctx, log)
@@ -62,44 +64,46 @@ func makePrograms(ctx context.Context, components module.Module, dir string) err
 		return err
 	}
 	flags := "-X kubevirt.io/client-go/version.gitVersion=" + version
-	if err := components.BuildPackages(ctx, dir, false, flags,
-		append(commands(staticPrograms()), ".")...); err != nil {
+	if err := components.Build(ctx, filepath.Join(dir, manifestsProgram), flags); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(dir, "components"),
-		filepath.Join(dir, manifestsProgram)); err != nil {
+	tools, err := components.Tools(ctx)
+	if err != nil {
 		return err
 	}
-	if err := components.BuildPackages(ctx, dir, true, flags,
-		commands(cgoPrograms())...); err != nil {
+	var static, cgo []string
+	for _, tool := range tools {
+		if slices.Contains(cgoPrograms(), filepath.Base(tool)) {
+			cgo = append(cgo, tool)
+		} else {
+			static = append(static, tool)
+		}
+	}
+	tree := filepath.Join(dir, imageDir)
+	programs := filepath.Join(tree, programsDir)
+	if err := components.BuildPackages(ctx, programs, false, flags, static...); err != nil {
+		return err
+	}
+	if err := components.BuildPackages(ctx, programs, true, flags, cgo...); err != nil {
 		return err
 	}
 	source, err := components.Dir(ctx, kubevirtPath)
 	if err != nil {
 		return err
 	}
-	if err := copySettings(source, dir); err != nil {
+	if err := copySettings(source, tree); err != nil {
 		return err
 	}
-	return compileContainerDisk(ctx, dir)
+	return compileContainerDisk(ctx, tree)
 }
 
-// commands are the packages of KubeVirt's programs.
-func commands(names []string) []string {
-	var packages []string
-	for _, name := range names {
-		packages = append(packages, kubevirtPath+"/cmd/"+name)
-	}
-	return packages
-}
-
-func copySettings(source, dir string) error {
+func copySettings(source, tree string) error {
 	for to, from := range settings() {
 		content, err := os.ReadFile(filepath.Join(source, from))
 		if err != nil {
 			return err
 		}
-		to = filepath.Join(dir, to)
+		to = filepath.Join(tree, to)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
@@ -111,10 +115,10 @@ func copySettings(source, dir string) error {
 }
 
 // compileContainerDisk compiles a program in C. It runs in images of users, so it is static.
-func compileContainerDisk(ctx context.Context, dir string) error {
+func compileContainerDisk(ctx context.Context, tree string) error {
 	cmd := child.Isolated(ctx, "gcc", "-static", "-O1", "-s", "-w", "-include", "unistd.h",
-		"-o", filepath.Join(dir, containerDiskProgram),
-		filepath.Join(dir, "usr/src/container-disk.c"))
+		"-o", filepath.Join(tree, programsDir, containerDiskProgram),
+		filepath.Join(tree, "usr/src/container-disk.c"))
 	return run(cmd)
 }
 

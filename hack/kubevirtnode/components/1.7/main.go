@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -75,10 +74,4 @@ func certificates() ([]any, error) {
 		all = append(all, s)
 	}
 	return all, nil
-}
-
-func daemonSet(image string) any {
-	const verbosity = "3"
-	return components.NewHandlerDaemonSet(namespace, "", "", "", "", "", "", "", "", "", image,
-		image, image, image, corev1.PullNever, nil, nil, verbosity, nil, false)
 }

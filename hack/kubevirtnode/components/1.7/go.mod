@@ -1,4 +1,4 @@
-module github.com/mooring-vm/mooring/hack/kubevirtnode/components
+module github.com/mooring-vm/mooring/hack/kubevirtnode/components/1.7
 
 go 1.26.0
 
