@@ -22,9 +22,7 @@ const device = "0000:00:10.0"
 func TestVFIO(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)
-	c.onNode(t, "sh", "-c", `modprobe vfio-pci && p=/sys/bus/pci/devices/$1 &&
-		if [ -e "$p/driver" ]; then echo "$1" >"$p/driver/unbind"; fi &&
-		echo vfio-pci >"$p/driver_override" && echo "$1" >/sys/bus/pci/drivers_probe`, "sh", device)
+	c.bindToVFIO(t)
 	vmi := newVMI("vfio", nil)
 	vmi.Spec.Domain.Devices.HostDevices = []kubevirtv1.HostDevice{{Name: "nic",
 		DeviceName: kubevirtnode.DeviceResource}}
@@ -44,6 +42,22 @@ func TestVFIO(t *testing.T) {
 			t.Error(line)
 		}
 	}
+}
+
+// bindToVFIO binds the device to vfio-pci. KubeVirt 1.9.0 also gives the launcher the device's file
+// for IOMMUFD. Debian's kernel has no such file, and the launcher would not start
+// (kubevirt/kubevirt#18895). A null device takes its place, which libvirt does not open.
+func (c *cluster) bindToVFIO(t *testing.T) {
+	t.Helper()
+	c.onNode(t, "sh", "-ec", `modprobe vfio-pci
+		p=/sys/bus/pci/devices/$1
+		if [ -e "$p/driver" ]; then echo "$1" >"$p/driver/unbind"; fi
+		echo vfio-pci >"$p/driver_override"
+		echo "$1" >/sys/bus/pci/drivers_probe
+		mkdir -p /dev/vfio/devices
+		for file in $(ls "$p/vfio-dev"); do
+			[ -e "/dev/vfio/devices/$file" ] || mknod "/dev/vfio/devices/$file" c 1 3
+		done`, "sh", device)
 }
 
 // awaitObserved waits until the agent has found this lowest limit among the launcher's processes.
