@@ -35,7 +35,9 @@ func TestRecordPredatesProcess(t *testing.T) {
 			t.Fatalf("%+v, %+v, %v, want %+v", running, unreadable, err, one)
 		}
 	}
-	startedAt := func(seconds int) host.Process { return host.ProcessAt(one.PID, uint64(seconds)*100) }
+	startedAt := func(seconds int) host.Process {
+		return host.ProcessAt(one.PID, uint64(seconds)*100)
+	}
 	expect := func(step string, domain tie.Domain, seconds int, want bool) {
 		t.Helper()
 		if got := d.Predates(domain, startedAt(seconds)); got != want {

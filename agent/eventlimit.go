@@ -17,7 +17,7 @@ const (
 	podEventBurst  = 60
 	podEventPeriod = time.Second
 
-	// sweepEventLimits is the number of pods for a sweep of quiet ones.
+	// sweepEventLimits is the number of pods that triggers a sweep of quiet ones.
 	sweepEventLimits = 256
 )
 
@@ -30,10 +30,10 @@ type eventLimits struct {
 // eventLimit is the limit of a pod.
 type eventLimit struct {
 	*rate.Limiter
-	leftOut int // events without a record since the last recorded one
+	leftOut int // Events dropped since the last recorded one
 }
 
-// eventLimiter is a recorder with a limit for the events of each pod. One pod cannot push the events of
+// eventLimiter is a recorder that limits the Events of each pod. One pod cannot push the Events of
 // other pods out of a bounded buffer.
 type eventLimiter struct {
 	limits *eventLimits

@@ -164,8 +164,8 @@ func (f *eventFollower) print(e *eventsv1.Event) error {
 	return nil
 }
 
-// isCopy reports whether an Event repeats one of the agent's on a pod. The agent writes warnings also
-// on the VirtualMachineInstance.
+// isCopy reports whether an Event repeats an Event of the agent on a pod. The agent also writes
+// warnings on the VirtualMachineInstance.
 func isCopy(e *eventsv1.Event) bool {
 	return e.ReportingController == agentapi.AgentReporter && e.Related != nil
 }

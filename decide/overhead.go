@@ -35,7 +35,8 @@ func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 				"such annotation",
 				KubeVirtOverheadKey, api.Quote(text))
 		}
-		return []memlock.Term{{Name: "launcher's overhead, by " + KubeVirtOverheadKey, Bytes: bytes}}, nil
+		name := "launcher's overhead, by " + KubeVirtOverheadKey
+		return []memlock.Term{{Name: name, Bytes: bytes}}, nil
 	}
 	vm := kubevirt.VM{
 		Memory:       kubevirt.Memory{Request: *request.GuestMemory},

@@ -64,8 +64,8 @@ func TestOverhead(t *testing.T) {
 	}
 }
 
-// libvirt's formula and the value bound a VM process with devices. Without devices it needs the whole
-// lock.
+// The VM process with devices needs libvirt's formula and the value. Without devices it needs the
+// whole lock.
 func TestLockOfTheVM(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotations map[string]string
@@ -89,8 +89,8 @@ func TestOverheadThatIsNoNumber(t *testing.T) {
 		f := facts("trusted", map[string]string{api.RequiresLockKey: "true",
 			api.GuestMemoryKey: "4Gi", decide.KubeVirtOverheadKey: value})
 		d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
-		if d.Refusal == nil || !strings.Contains(d.Refusal.Message, decide.KubeVirtOverheadKey+`: "`+value+
-			`": want KubeVirt's number of bytes`) {
+		want := decide.KubeVirtOverheadKey + `: "` + value + `": want KubeVirt's number of bytes`
+		if d.Refusal == nil || !strings.Contains(d.Refusal.Message, want) {
 			t.Errorf("%q: %v", value, d.Refusal)
 		}
 	}

@@ -53,8 +53,8 @@ func (c *PodCache) Run(ctx context.Context) {
 	c.informer.RunWithContext(ctx)
 }
 
-// Synced reports whether the first list is complete. Before that, a pod that the cache lacks may
-// exist.
+// Synced reports whether the first list is complete. Before, the cache may lack existing
+// pods.
 func (c *PodCache) Synced() bool {
 	return c.informer.HasSynced()
 }

@@ -177,7 +177,8 @@ func TestExplainsALiveRaise(t *testing.T) {
 
 // drawLockPod draws a pod with a memory lock as its only request.
 func drawLockPod(t *rapid.T) *corev1.Pod {
-	pod := launcherPod(map[string]string{api.RequiresLockKey: "true", decide.KubeVirtOverheadKey: "0"})
+	pod := launcherPod(map[string]string{api.RequiresLockKey: "true",
+		decide.KubeVirtOverheadKey: "0"})
 	pod.UID = "uid"
 	pod.Namespace = rapid.SampledFrom([]string{"vms", "tenant-a", "nowhere"}).Draw(t, "namespace")
 	pod.Spec.ServiceAccountName = rapid.SampledFrom([]string{"", "vm-1"}).Draw(t, "account")

@@ -39,12 +39,9 @@ const configuration = `{
   ]
 }`
 
-// apiServer is the address of the API server on the node, for kubelet and kube-proxy. Pods use the
-// Service "kubernetes".
-const (
-	apiServer     = "127.0.0.1:6443"
-	apiServerPort = 6443
-)
+// apiServerPort is the API server's port on the node. kubelet and kube-proxy connect to it on
+// loopback, pods by the Service "kubernetes".
+const apiServerPort = 6443
 
 // Options of Start.
 type Options struct {
@@ -159,7 +156,7 @@ func (c *Cluster) join(ctx context.Context) error {
 		server.Host); err != nil {
 		return err
 	}
-	access, err := c.Plane.AdminKubeconfigFor("https://" + apiServer)
+	access, err := c.Plane.AdminKubeconfigFor(fmt.Sprintf("https://127.0.0.1:%d", apiServerPort))
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ func writeGuestImage(ctx context.Context, file string) error {
 }
 
 // pad appends zeros until the checksum is below 2^31. KubeVirt 1.7 writes it into a field whose
-// format is int32, and the API server refuses a larger one: the VM would stay Scheduled. In KubeVirt
-// 1.9 the format is int64.
+// format is int32, and the API server refuses a larger one: the VM would stay Scheduled. KubeVirt
+// 1.9 has int64.
 func pad(content []byte) []byte {
 	for crc32.ChecksumIEEE(content) >= 1<<31 {
 		content = append(content, 0)

@@ -41,8 +41,8 @@ func startNode(ctx context.Context, b *builder, archives []string) (*throwaway.N
 			filepath.Join(kubevirt.Dir, imageFile), guest}, archives...)}})
 }
 
-// nodeFiles are kubelet, kube-proxy and the network of the pods. Without a default route, pods would
-// not reach the API server.
+// nodeFiles are kubelet, kube-proxy and the network of the pods. Without a default route, pods
+// would not reach the API server.
 func nodeFiles(ctx context.Context, b *builder) (image.Files, error) {
 	programs, err := kube.Build(ctx, b.log)
 	if err != nil {

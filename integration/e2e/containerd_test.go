@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// configureContainerd upgrades with these values, and follows docs/how-to/containerd.md. The chart's
-// container enables the validator on all nodes, and restarts containerd in a second step. In
-// hack/kind the validator is on before, and the container reports no change.
+// configureContainerd upgrades with these values, and follows docs/how-to/containerd.md. The
+// chart's container enables the validator on all nodes, and restarts containerd in a second step.
+// hack/kind has enabled the validator before, so the container reports no change there.
 func (c *cluster) configureContainerd(t *testing.T, values ...string) {
 	t.Helper()
 	values = append([]string{"--reset-then-reuse-values"}, values...)
@@ -26,7 +26,8 @@ func (c *cluster) configureContainerd(t *testing.T, values ...string) {
 			continue
 		}
 		changed = true
-		if !containsAll(log, []string{dropIn + ": written", "the change needs a restart of containerd"}) {
+		if !containsAll(log, []string{dropIn + ": written",
+			"the change needs a restart of containerd"}) {
 			t.Errorf("node %s: the chart's container reports %q", node, log)
 		}
 	}

@@ -72,8 +72,8 @@ func (c *cluster) api() (client.Client, error) {
 	return client.New(c.config, client.Options{Scheme: scheme})
 }
 
-// virtController returns a client with all rights and the name of KubeVirt's controller. The webhooks
-// take target pods from this account only.
+// virtController returns a client with all rights and the name of KubeVirt's controller. The
+// webhooks accept target pods from this account only.
 func (c *cluster) virtController(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	config := rest.CopyConfig(c.config)

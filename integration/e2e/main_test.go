@@ -29,8 +29,8 @@ const (
 // patience bounds one wait. A pod of an emulated node takes half a minute to start.
 const patience = 10 * time.Minute
 
-// Variables name the images. Without them the suite does not run. envAgain allows a cluster that has
-// Mooring, from a run that was cut off.
+// Variables name the images. Without them the suite does not run. envAgain allows a cluster
+// with Mooring from an interrupted run.
 const (
 	envRegistry = "MOORING_E2E_REGISTRY"
 	envTag      = "MOORING_E2E_TAG"

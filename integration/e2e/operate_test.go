@@ -185,8 +185,8 @@ func (c *cluster) wantExamined(t *testing.T, n nodeReport) {
 			t.Logf("node %s: %s: %s: %s", n.Node, f.Check, f.Status, f.Found)
 		}
 	}
-	for check, words := range map[string]string{"bpffs": "/sys/fs/bpf", "kernel": info.KernelVersion,
-		"containerd": containerd, "agent": "", "tracker": ""} {
+	for check, words := range map[string]string{"bpffs": "/sys/fs/bpf",
+		"kernel": info.KernelVersion, "containerd": containerd, "agent": "", "tracker": ""} {
 		got := found[check]
 		if !strings.HasPrefix(got, string(doctor.OK)) || !strings.Contains(got, words) {
 			t.Errorf("node %s: %s: got %q, want ok and %q", n.Node, check, got, words)

@@ -16,9 +16,9 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// TestResize raises and lowers the memory limit of a launcher with mooring-shim. The VM has KubeVirt's
-// live updates, which are the default for a guest of 1Gi and more, and no other preparation. Its
-// guest follows.
+// TestResize raises and lowers the memory limit of a launcher with mooring-shim. The guest follows.
+// The VM has KubeVirt's live updates, the default for a guest of 1Gi or more, and no other
+// preparation.
 func TestResize(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)

@@ -158,8 +158,9 @@ func TestKilledLibvirtd(t *testing.T) {
 	if moved := after.Since.Sub(before.Since).Abs(); moved > time.Second {
 		t.Errorf("the VM runs since %v, want %v as before", after.Since, before.Since)
 	}
-	after.Since = before.Since           // computed from two clocks, so slightly different each time
-	before.Usage, after.Usage = nil, nil // samples
+	// Since is computed from two clocks, so slightly different each time. Usage points to samples.
+	after.Since = before.Since
+	before.Usage, after.Usage = nil, nil
 	if after != before {
 		t.Errorf("VM %+v, want %+v as before", after, before)
 	}

@@ -20,7 +20,7 @@ func TestStaleRecordWithAReusedPID(t *testing.T) {
 		"process of the node":      {args: []string{"rsync", "-a", "/srv"}, confirmed: true},
 		"child of libvirt":         {args: daemon},
 		"younger child of libvirt": {args: daemon, younger: true, confirmed: true},
-		"wrapper of an emulator":   {args: []string{"sh", "/opt/qemu-wrapper", "-uuid", domainUUID}},
+		"wrapper of an emulator":   {args: []string{"sh", "/opt/wrapper", "-uuid", domainUUID}},
 		"hidden":                   {},
 		"younger and hidden":       {younger: true, confirmed: true},
 		"hidden emulator":          {executed: "qemu-kvm"},

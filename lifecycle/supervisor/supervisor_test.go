@@ -26,7 +26,7 @@ func TestLauncherEnds(t *testing.T) {
 		r.expectEvent(agentapi.ReasonVMGone)
 		for _, e := range r.recorder.Events() {
 			if strings.Contains(e.Message, strconv.Itoa(l.process.PID)) {
-				t.Errorf("Kubernetes cannot count equal Events, because one has a pid: %s", e.Message)
+				t.Errorf("want equal texts for Kubernetes to count, without a pid: %s", e.Message)
 			}
 		}
 		r.expectPhase(l, agentapi.PhaseDone)

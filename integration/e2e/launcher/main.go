@@ -9,7 +9,7 @@
 //	launcher list PATH...   print the entries below existing paths, two levels deep
 //	launcher mounts SOURCE  print the mount points with this source
 //
-// A stubborn VM ignores SIGTERM. A VM elsewhere is in a cgroup outside of its pod, as with machined.
+// A stubborn VM ignores SIGTERM. A VM elsewhere is in a cgroup outside of its pod.
 // That needs a privileged container.
 package main
 

@@ -72,7 +72,8 @@ func TestDocumentedKeys(t *testing.T) {
 	doc := readDoc(t)
 	for _, key := range []string{
 		api.InjectSidecarKey, api.InjectPreStopKey, api.AddedKey, api.RenderedKey,
-		api.RequiresLockKey, api.GuestMemoryKey, api.OverheadKey, api.DevicesKey, api.ValueKey, api.LauncherKey,
+		api.RequiresLockKey, api.GuestMemoryKey, api.OverheadKey, api.DevicesKey, api.ValueKey,
+		api.LauncherKey,
 	} {
 		if !regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(key)).MatchString(doc) {
 			t.Errorf("no table has %s", key)

@@ -22,9 +22,9 @@ type lock struct {
 // lock computes the memory-lock limit of a launcher. It returns false if there is no reason for
 // one: no device, SEV, real time, reservedOverhead or annotation.
 //
-// The agent computes the limit from the annotations with [memlock.ForLauncher]: KubeVirt's own limit
-// of the cluster's version, or libvirt's if that is larger. The share adds the lockable memory
-// beyond the VM's own memory, which VEP 144 adds in both cases.
+// The agent computes the limit from the annotations with [memlock.ForLauncher]: KubeVirt's own
+// limit of the cluster's version, or libvirt's if that is larger. The share adds the lockable
+// memory beyond the VM's own memory, which VEP 144 adds in both cases.
 func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error) {
 	own, err := kubevirt.Limit(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {

@@ -130,8 +130,8 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// The overhead is what KubeVirt's own limit has beyond the guest's 2 GiB, exact to the byte. The share
-// is what VEP 144 adds.
+// The overhead is KubeVirt's own limit without the guest's 2 GiB, exact to the byte. The share is
+// the addition of VEP 144.
 func TestOverheadAndShare(t *testing.T) {
 	type vmi = kubevirtv1.VirtualMachineInstance
 	const (
@@ -156,9 +156,10 @@ func TestOverheadAndShare(t *testing.T) {
 		overhead int64
 		share    string
 	}{
-		"one vCPU":                            {"1.7", cpus(1), Reserved{}, oneCPU, "0"},
-		"many vCPUs":                          {"1.7", cpus(11), Reserved{}, oneCPU + 80*mi, "0"},
-		"what VEP 144 had first":              {"1.7", cpus(1), Reserved{Value: 5 * gi}, oneCPU, "5Gi"},
+		"one vCPU":   {"1.7", cpus(1), Reserved{}, oneCPU, "0"},
+		"many vCPUs": {"1.7", cpus(11), Reserved{}, oneCPU + 80*mi, "0"},
+		"first words of VEP 144": {"1.7", cpus(1), Reserved{Value: 5 * gi},
+			oneCPU, "5Gi"},
 		"addedOverhead, before KubeVirt knew": {"1.7", added, Reserved{}, oneCPU, "3Gi"},
 		"addedOverhead":                       {"1.9", added, Reserved{}, oneCPU, "3Gi"},
 		"one device":                          {"1.9", withGPUs(1), Reserved{}, device, "0"},

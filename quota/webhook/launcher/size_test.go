@@ -101,7 +101,8 @@ func TestTargetAnnotations(t *testing.T) {
 		api.CPUSharesKey: "200", "value.memlock.mooring.dev": "1Ti",
 	}))}
 	pod := mutated(t, in)
-	want := locked(api.OverheadKey, pod.Annotations[api.OverheadKey], api.DevicesKey, "vfio=1", api.VCPUsKey, "8", api.ResizeMemoryKey, "6Gi",
+	want := locked(api.OverheadKey, pod.Annotations[api.OverheadKey], api.DevicesKey, "vfio=1",
+		api.VCPUsKey, "8", api.ResizeMemoryKey, "6Gi",
 		api.CPUQuotaKey, "100%", api.CPUSharesKey, "200", api.GuestMemoryKey, "6Gi",
 		api.ValueKey, pod.Annotations[api.ValueKey], api.AddedKey, pod.Annotations[api.ValueKey])
 	if diff := cmp.Diff(want, pod.Annotations); diff != "" {
