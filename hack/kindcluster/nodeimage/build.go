@@ -25,7 +25,7 @@ import (
 const (
 	cacheName = "kind-node"
 	archive   = "node.tar"
-	recipe    = "1" // part of the key: change it when the build changes
+	recipe    = "2" // part of the key: change it when the build changes
 )
 
 // Name is the prefix of the image's name in docker. The version of Kubernetes is its tag.

@@ -45,7 +45,7 @@ func (a *Additions) extend(key cache.Key, files Files) (cache.Key, error) {
 		return key, nil
 	}
 	maps.Copy(files, a.Files)
-	parts := []string{string(key), a.Files.Sum()}
+	parts := []string{string(key), a.Files.Sum(), preloadRecipe}
 	for _, archive := range a.Archives {
 		sum, err := fileSum(archive)
 		if err != nil {

@@ -151,12 +151,18 @@ func (b *Builder) agent(ctx context.Context) ([]byte, error) {
 func (b *Builder) run(cmd *exec.Cmd) error { return run(cmd) }
 
 func run(cmd *exec.Cmd) error {
+	_, err := output(cmd)
+	return err
+}
+
+// output is run, and returns the output.
+func output(cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := child.Run(cmd); err != nil {
-		return fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, tail(out.String(), 30))
+		return "", fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, tail(out.String(), 30))
 	}
-	return nil
+	return out.String(), nil
 }
 
 func tail(s string, lines int) string {

@@ -7,12 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
+
+// preloadRecipe is part of the key of a disk with images. Change it when Preload changes.
+const preloadRecipe = "2"
 
 // preloadConfig configures a containerd that only imports images. The formatted arguments are its
 // root, state and socket.
@@ -53,25 +57,53 @@ func Preload(ctx context.Context, containerd, tree, images string) (err error) {
 		return fmt.Errorf("starting containerd: %w", err)
 	}
 	defer func() { err = errors.Join(err, end(daemon, log.Name(), err)) }()
-	ctr := func(args ...string) error {
-		return run(child.Isolated(ctx, filepath.Join(containerd, "ctr"),
+	ctr := func(args ...string) (string, error) {
+		return output(child.Isolated(ctx, filepath.Join(containerd, "ctr"),
 			append([]string{"--address=" + socket, "--namespace=k8s.io"}, args...)...))
 	}
 	if err := awaitDaemon(ctx, ctr); err != nil {
 		return err
 	}
-	return ctr("images", "import", "--label=io.cri-containerd.pinned=pinned",
-		"--snapshotter=overlayfs", images)
+	if _, err := ctr("images", "import", "--label="+pinned, "--snapshotter=overlayfs",
+		images); err != nil {
+		return err
+	}
+	return addDigests(ctr)
+}
+
+// pinned is a label that keeps kubelet from removing an image.
+const pinned = "io.cri-containerd.pinned=pinned"
+
+// addDigests names the images by their digests as well, like pulled ones. KubeVirt's migration
+// targets use these names.
+func addDigests(ctr func(...string) (string, error)) error {
+	table, err := ctr("images", "list")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(table) {
+		columns := strings.Fields(line) // name, type, digest
+		if len(columns) < 3 || !strings.HasPrefix(columns[2], "sha256:") ||
+			strings.Contains(columns[0], "@") {
+			continue
+		}
+		repository := columns[0][:strings.LastIndex(columns[0], ":")]
+		if _, err := ctr("images", "tag", "--force", columns[0],
+			repository+"@"+columns[2]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // startTimeout bounds the start of containerd on a busy machine.
 const startTimeout = time.Minute
 
-func awaitDaemon(ctx context.Context, ctr func(...string) error) error {
+func awaitDaemon(ctx context.Context, ctr func(...string) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
-		err := ctr("version")
+		_, err := ctr("version")
 		if err == nil {
 			return nil
 		}
