@@ -47,6 +47,8 @@ type Options struct {
 	Accelerator Accelerator
 	// Forwards are ports of the node that get a port of 127.0.0.1; see VM.Forwards.
 	Forwards []int
+	// Link is the node's end of a cable to another node, or nil.
+	Link *Link
 	// Saving is for a node to be saved, or for a saved one. Keys is then the directory of SaveKeys.
 	Saving *Saving
 	Keys   string
@@ -67,7 +69,7 @@ func (o Options) withDefaults() Options {
 func (o Options) config(img *image.Image) Config {
 	return Config{
 		Kernel: img.Kernel, Disk: img.Disk, QEMU: img.QEMU, CPUs: o.CPUs, MemoryMiB: o.MemoryMiB,
-		Accelerator: o.Accelerator, Saving: o.Saving,
+		Accelerator: o.Accelerator, Link: o.Link, Saving: o.Saving,
 	}
 }
 

@@ -30,6 +30,8 @@ type Config struct {
 	MemoryMiB     int
 	// Forwards are more ports of the node that 127.0.0.1 leads to.
 	Forwards []Forward
+	// Link is the node's end of a cable to another node, or nil.
+	Link *Link
 	// Saving describes a node that QEMU can save. Nil is the node of the tests.
 	Saving *Saving
 	// Console receives the node's console output.
@@ -75,6 +77,9 @@ func (c Config) args() []string {
 		"-device", "virtio-net-pci,netdev=net,romfile=",
 		"-device", "virtio-rng-pci",
 	)
+	if c.Link != nil {
+		args = append(args, c.Link.args()...)
+	}
 	if c.Saving != nil {
 		return append(args, c.savableDevices()...)
 	}
