@@ -215,3 +215,22 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- if include "mooring.serves" . -}}{{- $parts = append $parts "webhooks" -}}{{- end -}}
 {{- join "," $parts -}}
 {{- end }}
+
+{{/* A busy node takes minutes to start the agent, and many seconds to answer a probe. With kubelet's
+     usual second for an answer, the agent would be killed just then. */}}
+{{- define "mooring.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 15
+  timeoutSeconds: 15
+  failureThreshold: 8
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end }}
