@@ -60,6 +60,8 @@ E2E_IMAGES  = $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller e2e
 KUBEVIRT   ?=
 export MOORING_KUBEVIRT_VERSION ?= $(KUBEVIRT)
 KUBEVIRT_IMAGES := $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller mooring-shim)
+# The nodes of `make kubevirt`: 1, or 2 for the tests of migrations.
+NODES      ?= 1
 # The tests of `make kind`, `make kubevirt` and `make kubevirt-e2e`.
 TESTS      ?= .
 # Images: the prefix of their names, their tag (that of the chart), and the names of the images to
@@ -215,12 +217,12 @@ e2e-suite:
 		MOORING_E2E_LAST_TAG="$$(cat bin/last-release/tag)" && \
 	$(TEST)/e2e.json -- -count=1 -v -timeout=$(TIMEOUT) -run='$(TESTS)' ./integration/e2e
 
-kubevirt: ## the real KubeVirt on a node: VMs without and with Mooring; TESTS=REGEXP, KUBEVIRT=1.9
+kubevirt: ## VMs of the real KubeVirt without and with Mooring; TESTS=REGEXP, KUBEVIRT=1.9, NODES=2
 	@hack/setup build node guest
 	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs
 	@$(MAKE) --no-print-directory images REGISTRY="$(MOORING_E2E_REGISTRY)" \
 		TAG="$(MOORING_E2E_TAG)"
-	hack/kubevirt-node run $(KUBEVIRT_IMAGES:%=--image=%) -- \
+	hack/kubevirt-node run --nodes=$(NODES) $(KUBEVIRT_IMAGES:%=--image=%) -- \
 		$(MAKE) --no-print-directory kubevirt-suite
 
 # The images exist when the inner make starts, and not when the outer one does.

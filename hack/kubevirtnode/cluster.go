@@ -4,31 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-vm/mooring/hack/kube"
 	"github.com/mooring-vm/mooring/hack/kubevirt"
-	"github.com/mooring-vm/mooring/hack/throwaway"
 )
 
 // DeviceResource is the resource of the node's unused network controllers, for a VM's hostDevices.
 // Bind one to vfio-pci first.
 const DeviceResource = "example.org/nic"
 
-// configuration of KubeVirt: no KVM, and CPU limits for its helper containers. With the default of
-// 10 to 15 thousandths of a CPU, each needs half a minute to start on an emulated node.
+// configuration of KubeVirt: no KVM, time for migrations, and CPU limits for its helper containers.
+// With the default of 10 to 15 thousandths of a CPU, each needs half a minute to start on an
+// emulated node.
 const configuration = `{
   "developerConfiguration": {"useEmulation": true, "featureGates": ["Sidecar", "HostDevices"]},
+  "migrations": {"completionTimeoutPerGiB": 3600, "progressTimeout": 3600},
   "permittedHostDevices": {"pciHostDevices": [
     {"pciVendorSelector": "8086:10D3", "resourceName": "` + DeviceResource + `"}
   ]},
@@ -39,34 +35,34 @@ const configuration = `{
   ]
 }`
 
-// apiServerPort is the API server's port on the node. kubelet and kube-proxy connect to it on
-// loopback, pods by the Service "kubernetes".
-const apiServerPort = 6443
-
 // Options of Start.
 type Options struct {
+	// Nodes is the number of nodes, from 1 to MaxNodes. 0 means 1.
+	Nodes int
 	// Archives are files with further container images, as `docker save` writes them.
 	Archives []string
 	Log      *slog.Logger
 }
 
-// Cluster is a control plane and KubeVirt's controllers on this machine, and a node with
+// Cluster is a control plane and KubeVirt's controllers on this machine, and nodes with
 // virt-handler. Everything ends with Stop, and at the latest with this process.
 type Cluster struct {
 	Plane    *kube.ControlPlane
 	KubeVirt *kubevirt.KubeVirt
-	Node     *throwaway.Node
+	Nodes    []*Node
 
 	builder *builder
 	client  kubernetes.Interface
 	dir     string
 	proxy   *proxy
-	forward io.Closer
 }
 
 // Start builds the parts missing in the cache, starts the cluster and returns when virt-handler is
-// ready.
+// ready on each node.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
+	if o.Nodes < 0 || o.Nodes > MaxNodes {
+		return nil, fmt.Errorf("%d nodes: want 1 to %d", o.Nodes, MaxNodes)
+	}
 	c := &Cluster{}
 	defer func() {
 		if err != nil {
@@ -82,18 +78,18 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if c.proxy, err = startProxy(c.dir); err != nil {
 		return nil, err
 	}
-	g, both := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		c.Node, err = startNode(both, c.builder, o.Archives)
-		return err
-	})
-	g.Go(func() error { return c.startPlane(both, o.Log) })
+	c.Nodes = newNodes(max(1, o.Nodes), filepath.Join(c.dir, "link.sock"))
+	g, all := errgroup.WithContext(ctx)
+	for _, n := range c.Nodes {
+		g.Go(func() error { return n.boot(all, c.builder, o.Archives) })
+	}
+	g.Go(func() error { return c.startPlane(all, o.Log) })
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	c.proxy.connect(c.Node)
+	c.proxy.connect(c.Nodes[0]) // it leads to the other ones
 	if err := c.join(ctx); err != nil {
-		return nil, fmt.Errorf("joining the node: %w", err)
+		return nil, fmt.Errorf("joining the nodes: %w", err)
 	}
 	if err := c.startHandler(ctx); err != nil {
 		return nil, fmt.Errorf("starting virt-handler: %w", err)
@@ -141,83 +137,11 @@ func controllers() []string {
 	}
 }
 
-// join starts kubelet and returns when the node is ready. Without a Node object before, a slow
-// kubelet would need two more minutes.
-func (c *Cluster) join(ctx context.Context) error {
-	server, err := url.Parse(c.Plane.Config().Host)
-	if err != nil {
-		return err
-	}
-	if _, err := c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: NodeName}}, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	if c.forward, err = c.Node.Forward(fmt.Sprintf("0.0.0.0:%d", apiServerPort),
-		server.Host); err != nil {
-		return err
-	}
-	access, err := c.Plane.AdminKubeconfigFor(fmt.Sprintf("https://127.0.0.1:%d", apiServerPort))
-	if err != nil {
-		return err
-	}
-	if err := c.Node.Push(ctx, access, kubeletConf, 0o600); err != nil {
-		return err
-	}
-	if _, err := c.Node.Output(ctx, "systemctl", "start", "kubelet", "kube-proxy"); err != nil {
-		return err
-	}
-	node, err := c.awaitNode(ctx)
-	if err != nil {
-		return err
-	}
-	return c.serveAPI(ctx, node)
-}
-
-// awaitNode returns the node when it is ready.
-func (c *Cluster) awaitNode(ctx context.Context) (node *corev1.Node, err error) {
-	err = c.await(ctx, "the node to be ready", func(ctx context.Context) (err error) {
-		node, err = c.client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("conditions are %v", node.Status.Conditions)
-	})
-	return node, err
-}
-
-// serveAPI makes kube-proxy lead the Service "kubernetes" to the API server's address on the node.
-func (c *Cluster) serveAPI(ctx context.Context, node *corev1.Node) error {
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes",
-			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports: []discoveryv1.EndpointPort{{Name: new("https"),
-			Port: new(int32(apiServerPort))}},
-	}
-	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			slice.Endpoints = append(slice.Endpoints,
-				discoveryv1.Endpoint{Addresses: []string{a.Address}})
-		}
-	}
-	_, err := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, slice,
-		metav1.CreateOptions{})
-	return err
-}
-
 // Stop ends the cluster and removes its files.
 func (c *Cluster) Stop() error {
 	var errs []error
-	if c.forward != nil {
-		errs = append(errs, c.forward.Close())
-	}
-	if c.Node != nil {
-		errs = append(errs, c.Node.Stop())
+	for _, n := range c.Nodes {
+		errs = append(errs, n.stop())
 	}
 	if c.KubeVirt != nil {
 		errs = append(errs, c.KubeVirt.Stop())

@@ -25,7 +25,7 @@ value: 1000000000
 `
 
 // startHandler does the part of virt-operator for virt-handler, and returns when it is ready and
-// has allowed VMs on the node.
+// has allowed VMs on each node.
 func (c *Cluster) startHandler(ctx context.Context) error {
 	programs, err := buildPrograms(ctx, c.builder.log)
 	if err != nil {
@@ -47,14 +47,17 @@ func (c *Cluster) startHandler(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		node, err := c.client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+		if int(set.Status.NumberReady) < len(c.Nodes) {
+			return fmt.Errorf("%d of %d pods ready", set.Status.NumberReady, len(c.Nodes))
+		}
+		allowed, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+			LabelSelector: "kubevirt.io/schedulable=true"})
 		if err != nil {
 			return err
 		}
-		schedulable := node.Labels["kubevirt.io/schedulable"]
-		if set.Status.NumberReady == 0 || schedulable != "true" {
-			return fmt.Errorf("%d pods ready, label kubevirt.io/schedulable=%q",
-				set.Status.NumberReady, schedulable)
+		if len(allowed.Items) < len(c.Nodes) {
+			return fmt.Errorf("%d of %d nodes with the label kubevirt.io/schedulable=true",
+				len(allowed.Items), len(c.Nodes))
 		}
 		return nil
 	})

@@ -88,7 +88,7 @@ func (c *cluster) awaitMooring(ctx context.Context) error {
 			return err
 		}
 		for _, s := range sets.Items {
-			if s.Status.NumberReady == 0 {
+			if s.Status.NumberReady < max(1, s.Status.DesiredNumberScheduled) {
 				return fmt.Errorf("%s is not ready", s.Name)
 			}
 		}

@@ -20,6 +20,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/hack/kubevirtnode"
 	"github.com/mooring-vm/mooring/hack/throwaway"
 )
 
@@ -39,10 +40,20 @@ const (
 	envTag      = "MOORING_E2E_TAG"
 )
 
-// cluster is the cluster of $KUBECONFIG with its node.
+// cluster is the cluster of $KUBECONFIG with its nodes.
 type cluster struct {
 	client.Client
-	node *throwaway.Node
+	node  *throwaway.Node // for commands
+	nodes map[string]*throwaway.Node
+}
+
+// on is the cluster with another node for commands.
+func (c *cluster) on(t *testing.T, node string) *cluster {
+	t.Helper()
+	if c.nodes[node] == nil {
+		t.Fatalf("no way into node %q", node)
+	}
+	return &cluster{Client: c.Client, node: c.nodes[node], nodes: c.nodes}
 }
 
 var shared = sync.OnceValues(connect)
@@ -84,7 +95,7 @@ func connect() (*cluster, error) {
 	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	if c.node, err = throwaway.AttachCurrent(ctx); err != nil {
+	if err := c.attach(ctx); err != nil {
 		return nil, err
 	}
 	err = c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -92,6 +103,18 @@ func connect() (*cluster, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// attach connects to the nodes. Commands run on the first one.
+func (c *cluster) attach(ctx context.Context) (err error) {
+	if c.node, err = throwaway.AttachCurrent(ctx); err != nil {
+		return err
+	}
+	c.nodes = map[string]*throwaway.Node{kubevirtnode.NodeName(1): c.node}
+	if dir := os.Getenv(kubevirtnode.EnvSecondNode); dir != "" {
+		c.nodes[kubevirtnode.NodeName(2)], err = throwaway.Attach(ctx, dir)
+	}
+	return err
 }
 
 // hasMooring reports whether Mooring is installed.

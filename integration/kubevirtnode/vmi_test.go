@@ -3,6 +3,7 @@ package kubevirtnode
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,8 @@ func newVMI(name string, annotations map[string]string) *kubevirtv1.VirtualMachi
 	vmi := &kubevirtv1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: annotations},
 	}
+	// Most tests run their commands on this node.
+	vmi.Spec.NodeSelector = map[string]string{corev1.LabelHostname: kubevirtnode.NodeName(1)}
 	// KubeVirt waits so long for a guest that has not booted.
 	vmi.Spec.TerminationGracePeriodSeconds = new(int64(10))
 	d := &vmi.Spec.Domain
@@ -104,12 +107,17 @@ func (c *cluster) launchers(
 	return pods.Items, err
 }
 
+// launcher is the living launcher pod of a VM on the VM's node.
 func (c *cluster) launcher(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) *corev1.Pod {
 	t.Helper()
 	pods, err := c.launchers(t.Context(), vmi)
 	if err != nil {
 		t.Fatal(err)
 	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+			p.Spec.NodeName != vmi.Status.NodeName
+	})
 	if len(pods) != 1 {
 		t.Fatalf("%s has %d launchers, want 1", vmi.Name, len(pods))
 	}

@@ -53,27 +53,30 @@ func buildCommand() *cobra.Command {
 }
 
 func runCommand() *cobra.Command {
-	var archives []string
+	var o kubevirtnode.Options
 	cmd := &cobra.Command{
-		Use:   "run [--image=ARCHIVE...] -- COMMAND [ARG...]",
+		Use:   "run [--nodes=N] [--image=ARCHIVE...] -- COMMAND [ARG...]",
 		Short: "Run a command of this machine with a new cluster, which ends with it",
-		Long: "Starts a control plane and KubeVirt's controllers on this machine and a node " +
-			"with\nvirt-handler, and runs COMMAND with $KUBECONFIG and $" +
-			throwaway.EnvNode + ".\n" +
+		Long: "Starts a control plane and KubeVirt's controllers on this machine and nodes " +
+			"with\nvirt-handler, and runs COMMAND with $KUBECONFIG, $" + throwaway.EnvNode +
+			" and $" + kubevirtnode.EnvSecondNode + ".\n" +
 			"The cluster ends with the command. The exit code is the command's.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return runWithCluster(c.Context(), archives, args)
+			return runWithCluster(c.Context(), o, args)
 		},
 	}
-	cmd.Flags().StringSliceVar(&archives, "image", nil,
-		"further archives of container images for the node")
+	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "number of nodes, 1 or 2")
+	cmd.Flags().StringSliceVar(&o.Archives, "image", nil,
+		"further archives of container images for the nodes")
 	return cmd
 }
 
-func runWithCluster(ctx context.Context, archives, args []string) (err error) {
-	c, err := kubevirtnode.Start(ctx, kubevirtnode.Options{Archives: archives,
-		Log: plainlog.New(os.Stderr, "hack/kubevirtnode")})
+func runWithCluster(
+	ctx context.Context, o kubevirtnode.Options, args []string,
+) (err error) {
+	o.Log = plainlog.New(os.Stderr, "hack/kubevirtnode")
+	c, err := kubevirtnode.Start(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -84,8 +87,10 @@ func runWithCluster(ctx context.Context, archives, args []string) (err error) {
 	}
 	cmd := child.Command(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig,
-		throwaway.EnvNode+"="+c.Node.Dir())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	for i, name := range []string{throwaway.EnvNode, kubevirtnode.EnvSecondNode}[:len(c.Nodes)] {
+		cmd.Env = append(cmd.Env, name+"="+c.Nodes[i].Dir())
+	}
 	err = child.Run(cmd)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -1,0 +1,277 @@
+package kubevirtnode
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/hack/kubevirt"
+)
+
+// startMigration returns the cluster, if it has two nodes, with Mooring.
+func startMigration(t *testing.T) *cluster {
+	t.Helper()
+	c := start(t)
+	if len(c.nodes) < 2 {
+		t.Skip("needs two nodes; `make kubevirt NODES=2` has them")
+	}
+	c.requireMooring(t)
+	return c
+}
+
+// TestMigration moves a VM with a lock to the other node, through a full quota. The target has the
+// lock and the tie. The source ends without Mooring, and the quota is as before.
+func TestMigration(t *testing.T) {
+	c := startMigration(t)
+	vmi := c.runMovable(t, "moving")
+	source, sourceNode := c.tied(t, vmi).Pod.Name, c.on(t, vmi.Status.NodeName)
+	before := c.fillQuota(t)
+	c.awaitMigration(t, c.migrate(t, vmi), kubevirtv1.MigrationSucceeded)
+	c.get(t, vmi)
+	target := c.on(t, vmi.Status.NodeName)
+	if target.node == sourceNode.node {
+		t.Fatalf("the VM stays on %s", vmi.Status.NodeName)
+	}
+	lowest := vmi.Spec.Domain.Memory.Guest.Value()
+	if got := target.lockLimit(t, target.qemu(t, vmi)); got < lowest {
+		t.Errorf("on the target, QEMU may lock %d bytes, want at least %d", got, lowest)
+	}
+	sourceNode.awaitNoQEMU(t, vmi)
+	c.awaitEvent(t, source, string(agentapi.ReasonVMGone))
+	c.awaitLauncherGone(t, source)
+	if now := c.tied(t, vmi).Pod.Name; now == source {
+		t.Errorf("the VM is tied to %s, the launcher of the source", now)
+	}
+	c.wantNoStop(t, source)
+	c.awaitHard(t, before)
+}
+
+// TestMigrationStopped stops slow migrations through a full quota. The VM goes on at its source with
+// lock and tie, and the quota is as before.
+func TestMigrationStopped(t *testing.T) {
+	c := startMigration(t)
+	c.slowMigrations(t)
+	for _, test := range []struct {
+		vm   string
+		stop func(*testing.T, *cluster, *kubevirtv1.VirtualMachineInstance,
+			*kubevirtv1.VirtualMachineInstanceMigration)
+	}{{"aborted", abort}, {"failed", killTarget}} {
+		t.Run(test.vm, func(t *testing.T) {
+			vmi := c.runMovable(t, test.vm)
+			pod, source := c.tied(t, vmi).Pod.Name, c.on(t, vmi.Status.NodeName)
+			qemu := source.qemu(t, vmi)
+			limit := source.lockLimit(t, qemu)
+			before := c.fillQuota(t)
+			m := c.migrate(t, vmi)
+			c.awaitMigration(t, m, kubevirtv1.MigrationRunning)
+			test.stop(t, c, vmi, m)
+			c.awaitHard(t, before)
+			c.get(t, vmi)
+			if vmi.Status.Phase != kubevirtv1.Running || source.qemu(t, vmi) != qemu {
+				t.Errorf("the VM is %s as process %s, want process %s", vmi.Status.Phase,
+					source.qemu(t, vmi), qemu)
+			}
+			if now := source.lockLimit(t, qemu); now != limit {
+				t.Errorf("QEMU might lock %d bytes and may lock %d", limit, now)
+			}
+			if now := c.tied(t, vmi).Pod.Name; now != pod {
+				t.Errorf("the VM is tied to %s, want %s", now, pod)
+			}
+			c.wantNoStop(t, pod)
+		})
+	}
+}
+
+func abort(
+	t *testing.T, c *cluster, _ *kubevirtv1.VirtualMachineInstance,
+	m *kubevirtv1.VirtualMachineInstanceMigration,
+) {
+	if err := c.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the migration to be gone", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(m), m); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("phase %s, or: %w", m.Status.Phase, err)
+		}
+		return nil
+	})
+}
+
+func killTarget(
+	t *testing.T, c *cluster, vmi *kubevirtv1.VirtualMachineInstance,
+	m *kubevirtv1.VirtualMachineInstanceMigration,
+) {
+	c.get(t, vmi)
+	target := c.on(t, vmi.Status.MigrationState.TargetNode)
+	target.onNode(t, "kill", "-KILL", target.monitor(t, vmi))
+	c.awaitMigration(t, m, kubevirtv1.MigrationFailed)
+}
+
+// slowMigrations makes a migration take minutes until t ends.
+func (c *cluster) slowMigrations(t *testing.T) {
+	t.Helper()
+	set := func(ctx context.Context, bandwidth string) error {
+		o := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Name: kubevirt.Name,
+			Namespace: kubevirt.Namespace}}
+		return c.Patch(ctx, o, client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+			`{"spec": {"configuration": {"migrations": {"bandwidthPerMigration": %s}}}}`,
+			bandwidth)))
+	}
+	if err := set(t.Context(), `"256Ki"`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := set(context.WithoutCancel(t.Context()), "null"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// runMovable runs a VM that may be on any node.
+func (c *cluster) runMovable(t *testing.T, name string) *kubevirtv1.VirtualMachineInstance {
+	t.Helper()
+	vmi := newVMI(name, withLock())
+	vmi.Spec.NodeSelector = nil
+	c.run(t, vmi)
+	return vmi
+}
+
+func (c *cluster) get(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const quotaName = "full"
+
+// fillQuota creates a quota that the namespace's pods use up, and returns its limits.
+func (c *cluster) fillQuota(t *testing.T) corev1.ResourceList {
+	t.Helper()
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: quotaName,
+		Namespace: namespace}}
+	q.Spec.Hard = corev1.ResourceList{
+		corev1.ResourceRequestsMemory: resource.MustParse("1Ti"),
+		corev1.ResourcePods:           resource.MustParse("1000"),
+	}
+	if err := c.Create(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Delete(context.WithoutCancel(t.Context()), q); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the quota to count the pods", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(q), q); err != nil {
+			return err
+		}
+		if used := q.Status.Used[corev1.ResourcePods]; used.IsZero() {
+			return fmt.Errorf("status is %+v", q.Status)
+		}
+		return nil
+	})
+	full := client.MergeFrom(q.DeepCopy())
+	q.Spec.Hard = q.Status.Used
+	if err := c.Patch(t.Context(), q, full); err != nil {
+		t.Fatal(err)
+	}
+	return q.Spec.Hard
+}
+
+// awaitHard waits until the quota has these limits in its spec.
+func (c *cluster) awaitHard(t *testing.T, want corev1.ResourceList) {
+	t.Helper()
+	eventually(t, "the quota to have its old limits", func(ctx context.Context) error {
+		q := &corev1.ResourceQuota{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: quotaName},
+			q); err != nil {
+			return err
+		}
+		for name, limit := range want {
+			if now := q.Spec.Hard[name]; now.Cmp(limit) != 0 {
+				return fmt.Errorf("%s is %s, want %s", name, now.String(), limit.String())
+			}
+		}
+		return nil
+	})
+}
+
+// migrate requests a migration of a VM. It is deleted when t ends.
+func (c *cluster) migrate(
+	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance,
+) *kubevirtv1.VirtualMachineInstanceMigration {
+	t.Helper()
+	m := &kubevirtv1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: vmi.Name + "-", Namespace: vmi.Namespace}}
+	m.Spec.VMIName = vmi.Name
+	if err := c.Create(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := c.Delete(context.WithoutCancel(t.Context()), m)
+		if client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func (c *cluster) awaitMigration(
+	t *testing.T, m *kubevirtv1.VirtualMachineInstanceMigration,
+	want kubevirtv1.VirtualMachineInstanceMigrationPhase,
+) {
+	t.Helper()
+	eventually(t, "migration "+m.Name+" to be "+string(want), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		if m.Status.Phase != want {
+			return fmt.Errorf("phase %q, conditions %v, state %+v", m.Status.Phase,
+				m.Status.Conditions, m.Status.MigrationState)
+		}
+		return nil
+	})
+}
+
+func (c *cluster) awaitLauncherGone(t *testing.T, pod string) {
+	t.Helper()
+	eventually(t, "launcher "+pod+" to end", func(ctx context.Context) error {
+		p := &corev1.Pod{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pod}, p)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err == nil && p.Status.Phase != corev1.PodSucceeded {
+			return fmt.Errorf("its phase is %s", p.Status.Phase)
+		}
+		return nil
+	})
+}
+
+// wantNoStop checks that Mooring has ended no process of a launcher.
+func (c *cluster) wantNoStop(t *testing.T, pod string) {
+	t.Helper()
+	events, err := c.events(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		for _, r := range []agentapi.Reason{agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated,
+			agentapi.ReasonVMKilled, agentapi.ReasonOwnerGone, agentapi.ReasonVMUnattended} {
+			if len(e) > len(r) && e[:len(r)+1] == string(r)+":" {
+				t.Error(e)
+			}
+		}
+	}
+	t.Logf("Events of %s: %q", pod, events)
+}
