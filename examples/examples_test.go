@@ -63,6 +63,8 @@ func TestObjects(t *testing.T) {
 				decode(t, file, d.text, &corev1.ResourceQuota{})
 			case "VirtualMachineInstance":
 				decode(t, file, d.text, &kubevirtv1.VirtualMachineInstance{})
+			case "VirtualMachineInstanceMigration":
+				decode(t, file, d.text, &kubevirtv1.VirtualMachineInstanceMigration{})
 			case "VirtualMachine":
 				decode(t, file, d.text, &kubevirtv1.VirtualMachine{})
 			default:

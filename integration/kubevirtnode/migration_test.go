@@ -3,9 +3,11 @@ package kubevirtnode
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,31 +30,84 @@ func startMigration(t *testing.T) *cluster {
 	return c
 }
 
-// TestMigration moves a VM with a lock to the other node, through a full quota. The target has the
-// lock and the tie. The source ends without Mooring, and the quota is as before.
+// TestMigration moves a VM with a lock to the other node and, by a drain, back. Each time the quota
+// is full. The target has the lock and the tie. The source ends without Mooring, and the quota is as
+// before.
 func TestMigration(t *testing.T) {
 	c := startMigration(t)
 	vmi := c.runMovable(t, "moving")
-	source, sourceNode := c.tied(t, vmi).Pod.Name, c.on(t, vmi.Status.NodeName)
 	before := c.fillQuota(t)
-	c.awaitMigration(t, c.migrate(t, vmi), kubevirtv1.MigrationSucceeded)
-	c.get(t, vmi)
-	target := c.on(t, vmi.Status.NodeName)
-	if target.node == sourceNode.node {
-		t.Fatalf("the VM stays on %s", vmi.Status.NodeName)
+	for _, test := range []struct {
+		name string
+		move func(*testing.T, *kubevirtv1.VirtualMachineInstance)
+	}{
+		{"requested", func(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+			c.awaitMigration(t, c.migrate(t, vmi), kubevirtv1.MigrationSucceeded)
+		}},
+		{"drained", c.drain},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pod, source := c.tied(t, vmi).Pod.Name, vmi.Status.NodeName
+			test.move(t, vmi)
+			c.awaitMoved(t, vmi, source)
+			target := c.on(t, vmi.Status.NodeName)
+			lowest := vmi.Spec.Domain.Memory.Guest.Value()
+			if got := target.lockLimit(t, target.qemu(t, vmi)); got < lowest {
+				t.Errorf("on the target, QEMU may lock %d bytes, want %d or more", got, lowest)
+			}
+			c.on(t, source).awaitNoQEMU(t, vmi)
+			c.awaitEvent(t, pod, string(agentapi.ReasonVMGone))
+			c.awaitLauncherGone(t, pod)
+			if now := c.tied(t, vmi).Pod.Name; now == pod {
+				t.Errorf("the VM is tied to %s, the launcher of the source", now)
+			}
+			c.wantNoStop(t, pod)
+			c.awaitHard(t, before)
+		})
 	}
-	lowest := vmi.Spec.Domain.Memory.Guest.Value()
-	if got := target.lockLimit(t, target.qemu(t, vmi)); got < lowest {
-		t.Errorf("on the target, QEMU may lock %d bytes, want at least %d", got, lowest)
+}
+
+// drain cordons a VM's node until t ends, and evicts the VM as `kubectl drain` does: KubeVirt
+// refuses the eviction and migrates.
+func (c *cluster) drain(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+	t.Helper()
+	name := vmi.Status.NodeName
+	cordon := func(ctx context.Context, unschedulable bool) error {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		return c.Patch(ctx, node, client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+			`{"spec": {"unschedulable": %t}}`, unschedulable)))
 	}
-	sourceNode.awaitNoQEMU(t, vmi)
-	c.awaitEvent(t, source, string(agentapi.ReasonVMGone))
-	c.awaitLauncherGone(t, source)
-	if now := c.tied(t, vmi).Pod.Name; now == source {
-		t.Errorf("the VM is tied to %s, the launcher of the source", now)
+	ctx := context.WithoutCancel(t.Context())
+	if err := cordon(ctx, true); err != nil {
+		t.Fatal(err)
 	}
-	c.wantNoStop(t, source)
-	c.awaitHard(t, before)
+	t.Cleanup(func() {
+		if err := cordon(ctx, false); err != nil {
+			t.Error(err)
+		}
+	})
+	pod := c.launcher(t, vmi)
+	err := c.SubResource("eviction").Create(t.Context(), pod, &policyv1.Eviction{})
+	if !apierrors.IsTooManyRequests(err) {
+		t.Fatalf("the eviction: got %v, want TooManyRequests", err)
+	}
+}
+
+// awaitMoved waits until a VM has left a node and its migration is complete.
+func (c *cluster) awaitMoved(
+	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance, from string,
+) {
+	t.Helper()
+	eventually(t, vmi.Name+" to leave "+from, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		if s := vmi.Status.MigrationState; vmi.Status.NodeName == from || s == nil ||
+			!s.Completed || s.Failed {
+			return fmt.Errorf("on %s, migration %+v", vmi.Status.NodeName, s)
+		}
+		return nil
+	})
 }
 
 // TestMigrationStopped stops slow migrations through a full quota. The VM goes on at its source with
@@ -141,6 +196,7 @@ func (c *cluster) runMovable(t *testing.T, name string) *kubevirtv1.VirtualMachi
 	t.Helper()
 	vmi := newVMI(name, withLock())
 	vmi.Spec.NodeSelector = nil
+	vmi.Spec.EvictionStrategy = new(kubevirtv1.EvictionStrategyLiveMigrate)
 	c.run(t, vmi)
 	return vmi
 }
@@ -268,10 +324,9 @@ func (c *cluster) wantNoStop(t *testing.T, pod string) {
 	for _, e := range events {
 		for _, r := range []agentapi.Reason{agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated,
 			agentapi.ReasonVMKilled, agentapi.ReasonOwnerGone, agentapi.ReasonVMUnattended} {
-			if len(e) > len(r) && e[:len(r)+1] == string(r)+":" {
+			if strings.HasPrefix(e, string(r)+": ") {
 				t.Error(e)
 			}
 		}
 	}
-	t.Logf("Events of %s: %q", pod, events)
 }

@@ -1,0 +1,242 @@
+package kubevirtnode
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/hack/kube"
+)
+
+// page is the page whose commands TestGetStarted runs.
+const page = "docs/get-started/kubevirt.md"
+
+// mostCommands is the largest number of lines with commands on the page.
+const mostCommands = 15
+
+// TestGetStarted runs the commands of the page for users of KubeVirt, as written, and checks what
+// the page promises. Only the files are fitted to the cluster, as the page says.
+func TestGetStarted(t *testing.T) {
+	c := startMigration(t)
+	blocks := commands(t)
+	shell := newShell(t)
+	fitExamples(t, shell.dir)
+	t.Cleanup(func() { c.removeExamples(t) })
+	vmi := newVMI("vm", nil)
+
+	shell.run(t, blocks[0]) // switch on
+	if err := c.awaitMooring(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out := shell.run(t, blocks[1]); !strings.Contains(out, "Running") { // run a VM
+		t.Errorf("no VM in the output:\n%s", out)
+	}
+	c.get(t, vmi)
+	source := c.launcher(t, vmi).Name
+
+	shell.run(t, blocks[2]) // grow it
+	c.awaitEvent(t, source, string(agentapi.ReasonResizeDone))
+	grown := resource.Quantity{}
+	eventually(t, "KubeVirt to report more than 2Gi", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		m := vmi.Status.Memory
+		if m == nil || m.GuestCurrent == nil ||
+			m.GuestCurrent.Cmp(resource.MustParse("2Gi")) <= 0 {
+			return fmt.Errorf("its status is %+v", m)
+		}
+		grown = *m.GuestCurrent
+		return nil
+	})
+
+	shell.run(t, blocks[3]) // migrate it
+	eventually(t, "the VM on its new node", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		if s := vmi.Status.MigrationState; s == nil || !s.Completed || s.Failed {
+			return fmt.Errorf("the state of the migration is %+v", s)
+		}
+		return nil
+	})
+	if now := c.tied(t, vmi).Pod.Name; now == source {
+		t.Errorf("the VM is tied to %s, the source of the migration", now)
+	}
+	if now := vmi.Status.Memory.GuestCurrent; now.Cmp(grown) != 0 {
+		t.Errorf("after the migration the guest has %s, want %s", now.String(), grown.String())
+	}
+
+	pod := c.launcher(t, vmi).Name
+	shell.run(t, blocks[4]) // end it
+	c.awaitEvent(t, pod, string(agentapi.ReasonStopConfirmed))
+}
+
+// commands are the indented blocks of the page below its numbered headings.
+func commands(t *testing.T) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for section := range strings.SplitSeq(string(text), "\n## ") {
+		if !strings.ContainsAny(section[:1], "12345") {
+			continue
+		}
+		var block strings.Builder
+		for line := range strings.Lines(section) {
+			if command, ok := strings.CutPrefix(line, "    "); ok && line[4] != ' ' ||
+				ok && strings.HasSuffix(strings.TrimSpace(block.String()), "\\") {
+				block.WriteString(command)
+				lines++
+			}
+		}
+		blocks = append(blocks, block.String())
+	}
+	if len(blocks) != 5 || lines > mostCommands {
+		t.Fatalf("%s has %d parts and %d lines of commands, want 5 and at most %d", page,
+			len(blocks), lines, mostCommands)
+	}
+	return blocks
+}
+
+// shell runs commands one after another, with the user's variables.
+type shell struct{ dir, path string }
+
+// newShell has helm, kubectl and mooring, and a directory like the checkout.
+func newShell(t *testing.T) *shell {
+	t.Helper()
+	root, err := filepath.Abs(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubernetes, err := kube.Build(t.Context(), slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := kubernetes.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &shell{dir: t.TempDir()}
+	build := exec.CommandContext(t.Context(), "go", "build", "-modfile=tools/go.mod", "-o",
+		filepath.Join(s.dir, "helm"), "helm.sh/helm/v4/cmd/helm")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building helm: %v\n%s", err, out)
+	}
+	for to, from := range map[string]string{
+		"deploy": "deploy", "policy.yaml": "deploy/policy/enforce.yaml",
+	} {
+		if err := os.Symlink(filepath.Join(root, from), filepath.Join(s.dir, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.path = strings.Join([]string{s.dir, filepath.Join(root, "bin"), kubernetes.Dir,
+		os.Getenv("PATH")}, ":")
+	return s
+}
+
+// fitExamples copies the examples, fitted to the cluster: the VM boots the tests' guest, and the
+// quota has room for helper containers with 2 CPUs each.
+func fitExamples(t *testing.T, to string) {
+	t.Helper()
+	edit := map[string]func(string) string{
+		"kubevirt-resize.yaml":    fitVM(t),
+		"kubevirt-migration.yaml": func(text string) string { return text },
+		"quota.yaml": func(text string) string {
+			return strings.Replace(text, `limits.cpu: "12"`, `limits.cpu: "40"`, 1)
+		},
+	}
+	if err := os.Mkdir(filepath.Join(to, "examples"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, edit := range edit {
+		text, err := os.ReadFile(filepath.Join(top, "examples", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, "examples", name), []byte(edit(string(text))),
+			0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fitVM replaces the disk of a VM by the tests' guest, which needs no disk, and sets its CPU model.
+func fitVM(t *testing.T) func(string) string {
+	return func(text string) string {
+		vm := &kubevirtv1.VirtualMachine{}
+		if err := yaml.UnmarshalStrict([]byte(text), vm); err != nil {
+			t.Fatal(err)
+		}
+		spec, ours := &vm.Spec.Template.Spec, newVMI("", nil).Spec
+		spec.Volumes, spec.Domain.Devices.Disks = nil, nil
+		spec.Domain.Firmware, spec.Domain.CPU.Model = ours.Domain.Firmware, ours.Domain.CPU.Model
+		spec.Domain.Devices.AutoattachGraphicsDevice = new(false)
+		fitted, err := yaml.Marshal(vm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(fitted)
+	}
+}
+
+// removeExamples removes what the commands of the page have made.
+func (c *cluster) removeExamples(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	in := metav1.ObjectMeta{Namespace: namespace}
+	vm, vmi := &kubevirtv1.VirtualMachine{ObjectMeta: in}, newVMI("vm", nil)
+	q := &corev1.ResourceQuota{ObjectMeta: in}
+	vm.Name, q.Name = "vm", "default"
+	for _, o := range []client.Object{vm, q} {
+		if err := c.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.remove(ctx, vmi); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteAllOf(ctx, &kubevirtv1.VirtualMachineInstanceMigration{},
+		client.InNamespace(namespace)); err != nil {
+		t.Error(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := c.Patch(ctx, ns, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata": {"annotations": null}}`))); err != nil {
+		t.Error(err)
+	}
+}
+
+// run runs commands and returns their output.
+func (s *shell) run(t *testing.T, commands string) string {
+	t.Helper()
+	commands = strings.NewReplacer("REGISTRY", os.Getenv(envRegistry), "TAG", os.Getenv(envTag)).
+		Replace(commands)
+	cmd := exec.CommandContext(t.Context(), "sh", "-exc", commands)
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "PATH="+s.path)
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatalf("%v: %s", err, commands)
+	}
+	return string(out)
+}
