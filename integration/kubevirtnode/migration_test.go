@@ -167,6 +167,13 @@ func killTarget(
 ) {
 	c.get(t, vmi)
 	target := c.on(t, vmi.Status.MigrationState.TargetNode)
+	eventually(t, "QEMU on the target", func(ctx context.Context) error {
+		pids, err := target.processes(ctx, qemuPattern(vmi))
+		if err != nil || len(pids) != 1 {
+			return fmt.Errorf("processes %v, or: %w", pids, err)
+		}
+		return nil
+	})
 	target.onNode(t, "kill", "-KILL", target.monitor(t, vmi))
 	c.awaitMigration(t, m, kubevirtv1.MigrationFailed)
 }
@@ -223,7 +230,9 @@ func (c *cluster) fillQuota(t *testing.T) corev1.ResourceList {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Delete(context.WithoutCancel(t.Context()), q); err != nil {
+		// Mooring refuses the deletion while quota is reserved for a migration.
+		if err := await(context.WithoutCancel(t.Context()), "the quota's deletion",
+			func(ctx context.Context) error { return c.Delete(ctx, q) }); err != nil {
 			t.Error(err)
 		}
 	})
