@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
@@ -11,34 +12,50 @@ import (
 // stopped, or the node slept.
 const absenceAfter = 10 * time.Second
 
-// detectAbsence resumes after an absence.
+// detectAbsence begins a turn of Run, and resumes after an absence. The turn begins at a reading of
+// the clock before this work. So a freeze during the work belongs to the new turn and counts.
 func (s *Supervisor) detectAbsence(ctx context.Context) {
-	if away := s.Clock.Now().Sub(s.lastTurn); away > absenceAfter {
+	now := s.Clock.Now()
+	if away := now.Sub(s.lastTurn); away > absenceAfter {
 		s.Logger.Warn("the supervisor was stopped for a while and resumes", "for", away)
-		s.resumeAfterAbsence(ctx)
+		now = s.awaitFence(ctx)
+		s.resumeAfterAbsence()
 	} else {
-		s.excuseStall(away)
+		s.excuseStalls(now)
 	}
-	s.lastTurn = s.Clock.Now()
+	s.lastTurn = now
 }
 
-// excuseStall gives a heartbeat its whole time again after a turn that took a notable part of its
-// watchdog. In a freeze of the node the launcher could not send one.
-func (s *Supervisor) excuseStall(turn time.Duration) {
+// excuseStalls gives each heartbeat its whole time again if the turn was a stall for it.
+func (s *Supervisor) excuseStalls(now host.Boottime) {
 	for _, t := range s.ties {
-		if w := t.Terms.Watchdog; w > 0 && turn > max(w/4, 2*aliveInterval) {
+		if s.stalled(t, now) {
 			s.step(t, tie.AbsenceEnded{})
 		}
 	}
 }
 
-// resumeAfterAbsence waits for the fence, finds launchers that have ended, and gives each heartbeat
-// its whole time again.
-func (s *Supervisor) resumeAfterAbsence(ctx context.Context) {
-	if s.AfterAbsence != nil {
-		s.AfterAbsence(ctx)
-		s.loadLauncherEnds()
+// stalled reports whether the present turn of Run takes a notable part of the watchdog. In a freeze
+// of the node the launcher could not send a heartbeat, and the supervisor could not read one.
+func (s *Supervisor) stalled(t *managedTie, now host.Boottime) bool {
+	w := t.Terms.Watchdog
+	return w > 0 && now.Sub(s.lastTurn) > max(w/4, 2*aliveInterval)
+}
+
+// awaitFence waits for the fence, and returns the time after the wait. The wait is no absence.
+func (s *Supervisor) awaitFence(ctx context.Context) host.Boottime {
+	if s.AfterAbsence == nil {
+		return s.Clock.Now()
 	}
+	s.AfterAbsence(ctx)
+	now := s.Clock.Now()
+	s.loadLauncherEnds()
+	return now
+}
+
+// resumeAfterAbsence finds launchers that have ended, and gives each heartbeat its whole time
+// again.
+func (s *Supervisor) resumeAfterAbsence() {
 	for t := range s.withFormer() {
 		t.othersUnknown = true
 	}

@@ -30,11 +30,12 @@ func (s *Supervisor) Run(ctx context.Context) {
 	s.reportAlive()
 	s.lastTurn = s.Clock.Now()
 	for ctx.Err() == nil {
-		s.detectAbsence(ctx)
-		for _, work := range s.drainMailbox() {
+		waiting := s.drainMailbox()
+		s.detectAbsence(ctx) // after the drain: the turn has no observation from after this check
+		for _, work := range waiting {
 			work(ctx)
 		}
-		s.stepDue() // after detectAbsence and new heartbeats
+		s.stepDue() // after new heartbeats
 		s.setTimer(due)
 		select {
 		case <-ctx.Done():

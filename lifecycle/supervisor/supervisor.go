@@ -80,7 +80,7 @@ type Supervisor struct {
 	scans        scanQueue
 	resyncing    resyncState
 	background   sync.WaitGroup
-	lastTurn     host.Boottime // of the loop in Run
+	lastTurn     host.Boottime // start of the present turn of Run
 
 	resyncDue, domainScanDue bool // a timer will start it
 	reconciled               bool // see [Supervisor.Reconciled]

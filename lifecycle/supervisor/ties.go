@@ -140,9 +140,18 @@ func (s *Supervisor) identifyLauncher(
 	return p, "", err
 }
 
-// step applies an event to a tie, executes the actions, and saves the tie.
+// step applies an event to a tie, executes the actions, and saves the tie. Each event also checks
+// the heartbeat, so a stall of the present turn excuses the launcher first. One reading of the
+// clock decides about both: a freeze after it changes nothing.
 func (s *Supervisor) step(t *managedTie, in tie.Input) {
 	now := s.Clock.Now()
+	if s.stalled(t, now) {
+		s.stepAt(t, now, tie.AbsenceEnded{})
+	}
+	s.stepAt(t, now, in)
+}
+
+func (s *Supervisor) stepAt(t *managedTie, now host.Boottime, in tie.Input) {
 	next, actions := tie.Step(t.Tie, now, in)
 	ends := t.LauncherGone == "" && next.LauncherGone != ""
 	if ends {
