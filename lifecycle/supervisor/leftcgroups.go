@@ -36,19 +36,18 @@ func (s *Supervisor) readLeftCgroups(result *scanResult, cgroups []string) {
 	}
 }
 
-// hasHelpers reports whether processes remain in the own cgroup of an ended VM. It scans again
-// later.
-func (s *Supervisor) hasHelpers(t *managedTie, result *scanResult) bool {
+// remainingHelpers returns the cgroup of an ended VM with remaining processes as a reason to wait,
+// and scans again later. Empty: there is none.
+func (s *Supervisor) remainingHelpers(t *managedTie, result *scanResult) string {
 	at := slices.IndexFunc(t.LeftCgroups, func(cgroup string) bool {
 		populated, read := result.populated[cgroup]
 		return populated || !read
 	})
 	if at < 0 {
-		return false
+		return ""
 	}
-	s.reportWait(t, "the VM's helpers in cgroup "+t.LeftCgroups[at])
 	s.scanLater(t, &t.helperScanDue, helperDelay)
-	return true
+	return "the VM's helpers in cgroup " + t.LeftCgroups[at]
 }
 
 // forgetEmptied removes the empty cgroups from the ties: a launcher can run any number of VMs.

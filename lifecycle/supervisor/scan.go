@@ -115,6 +115,12 @@ func (s *Supervisor) applyScan(
 ) {
 	if err != nil {
 		s.Logger.Warn("the scan for VM processes failed; the agent retries", "error", err)
+		for t, id := range requested {
+			if id != 0 && s.isCurrent(t) {
+				s.reportWait(t, "a list of the node's processes, because a scan has failed",
+					t.Terms.TermPeriod)
+			}
+		}
 		return
 	}
 	for _, p := range result.emulators {
@@ -157,11 +163,11 @@ func (s *Supervisor) concludeScan(
 	}
 	if id == 0 {
 		t.wait = stopWait{}
-	} else if s.isCurrent(t) && s.nothingLeft(t, result) {
-		s.step(t, tie.Scanned{ID: id})
+	} else if s.isCurrent(t) {
+		s.concludeStop(t, id, result)
 	}
 	over := s.isCurrent(t) && t.Over()
-	if !over || result.mayHaveProcesses(t.Launcher) || !s.domainsAccountedFor(t, result) {
+	if !over || result.mayHaveProcesses(t.Launcher) || s.unaccountedDomain(t, result) != "" {
 		return
 	}
 	if wait := t.keepUntil.Sub(s.Clock.Now()); wait > 0 && t.Launcher.Domain != "" {
@@ -171,56 +177,20 @@ func (s *Supervisor) concludeScan(
 	s.dropTie(ctx, t)
 }
 
-// nothingLeft reports whether the scan proves the end of all VM processes of a launcher.
-func (s *Supervisor) nothingLeft(t *managedTie, result *scanResult) bool {
-	unplaced := t.Launcher.Group == 0 && t.Launcher.Cgroup == "" && t.LauncherGone == ""
-	untracked := result.untracked[t.Launcher.Container.ID]
-	if why := s.unknownDomain(t, result); why != "" {
-		s.reportWait(t, why)
-		return false
+// concludeStop steps the tie if the scan proves the end of all VM processes. Otherwise it reports a
+// long wait. All launchers of a pod share one stop request, so it also waits for their VMs.
+func (s *Supervisor) concludeStop(t *managedTie, id uint64, result *scanResult) {
+	why, orderly := s.unprovenEnd(t, result), t.Terms.TermPeriod
+	if why == "" && t.StopRequested && s.podHasOtherVMs(t) {
+		why = "the VM of another launcher of the pod"
+		orderly += t.Terms.GracePeriod
 	}
-	accounted := s.domainsAccountedFor(t, result) && !s.hasHelpers(t, result)
-	if unplaced || untracked || !accounted {
-		return false
+	if why != "" {
+		s.reportWait(t, why, orderly)
+		return
 	}
-	known := s.knownVMs()
-	for _, p := range result.emulators {
-		runs := s.tieOf(result, p) == t && !result.probes[p.ID()]
-		if runs && !known[p.ID()] && t.handles[p.ID()] == nil {
-			return false // the tie is full, or the supervisor could not open a handle
-		}
-	}
-	return !t.StopRequested || !s.podHasOtherVMs(t)
-}
-
-// podHasOtherVMs reports whether another launcher of the pod has VM processes. All containers of a
-// pod share one stop request.
-func (s *Supervisor) podHasOtherVMs(t *managedTie) bool {
-	for _, other := range s.ties {
-		if other != t && other.Launcher.Pod.UID == t.Launcher.Pod.UID && len(other.VMs) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// domainsAccountedFor reports whether each domain of the launcher that runs or starts has a known
-// VM process.
-func (s *Supervisor) domainsAccountedFor(t *managedTie, result *scanResult) bool {
-	if t.Launcher.Domain == "" {
-		return true
-	}
-	restoredEnd := t.restored && t.LauncherGone != "" && !s.Terms.ProofOnly
-	if s.unknownDomain(t, result) != "" || (t.endUnseen || restoredEnd) && !s.reconciled {
-		return false
-	}
-	known := s.knownVMs()
-	for p, d := range result.domains {
-		if launcher, _, _ := s.launcherOf(d, p); launcher == t && !known[p] {
-			return false // the supervisor could not open a handle
-		}
-	}
-	return true
+	t.wait = stopWait{}
+	s.step(t, tie.Scanned{ID: id})
 }
 
 // addVM adds a VM process to a tie and opens its handle. The start of a process from before this
