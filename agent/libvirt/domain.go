@@ -28,6 +28,45 @@ func (d Domain) RunBy(args []string) bool {
 	return at >= 0 && at+1 < len(args) && args[at+1] == d.UUID
 }
 
+// ExcludedBy reports whether libvirt has started a process with these arguments for another domain.
+// The UUID of d may be empty. libvirt names and numbers each domain in its arguments, so a command
+// line without a name or without a UUID excludes none, and each occurrence of an option counts.
+func (d Domain) ExcludedBy(args []string) bool {
+	var named, numbered bool
+	for i, arg := range args[:max(len(args)-1, 0)] {
+		switch value := args[i+1]; arg {
+		case "-name", "--name":
+			named = true
+			if name, ok := guestName(value); !ok || name == d.Name {
+				return false
+			}
+		case "-uuid", "--uuid":
+			numbered = true
+			if id, err := uuid.Parse(value); err != nil || id.String() == d.UUID {
+				return false
+			}
+		}
+	}
+	return named && numbered
+}
+
+// guestName returns the name in a value of QEMU's option -name, for example in
+// guest=NAME,debug-threads=on. A comma in the name is doubled. ok is false without a name.
+func guestName(value string) (name string, ok bool) {
+	const comma = "\x00" // no argument has this byte
+	fields := strings.Split(strings.ReplaceAll(value, ",,", comma), ",")
+	for i, field := range fields {
+		key, rest, isPair := strings.Cut(field, "=")
+		switch {
+		case isPair && key == "guest":
+			name, ok = rest, true
+		case !isPair && i == 0:
+			name, ok = field, true
+		}
+	}
+	return strings.ReplaceAll(name, comma, ","), ok
+}
+
 // IsDaemon reports whether these are the arguments of libvirt's daemon. Its children have them
 // until they execute another file.
 func IsDaemon(args []string) bool {

@@ -166,6 +166,19 @@ func (d *Domains) MayRunBy(domain tie.Domain, args []string) bool {
 	return d.RunBy(domain, args) || len(args) > 0 && path.Base(args[0]) == "virtqemud"
 }
 
+// ExcludedBy implements [supervisor.Domains] for the arguments "-name", a name, "-uuid", a UUID.
+func (*Domains) ExcludedBy(domain tie.Domain, args []string) bool {
+	value := func(option string) string {
+		at := slices.Index(args, option)
+		if at < 0 || at+1 == len(args) {
+			return ""
+		}
+		return args[at+1]
+	}
+	name, id := value("-name"), value("-uuid")
+	return name != "" && id != "" && name != domain.Name && id != domain.UUID
+}
+
 // Predates implements [supervisor.Domains]: see Predate.
 func (d *Domains) Predates(_ tie.Domain, p host.Process) bool {
 	d.mu.Lock()

@@ -77,6 +77,10 @@ type Domains interface {
 	// libvirt that may still execute its emulator.
 	MayRunBy(d tie.Domain, args []string) bool
 
+	// ExcludedBy reports whether a process with these arguments certainly runs another domain than
+	// d. The UUID of d may be empty. False: unknown.
+	ExcludedBy(d tie.Domain, args []string) bool
+
 	// Predates reports whether the record of the domain is certainly older than the process. It
 	// then means a former process with the same pid. False: unknown.
 	Predates(d tie.Domain, p host.Process) bool

@@ -50,6 +50,15 @@ func (s *Supervisor) recordedDomain(
 	return running[at], true
 }
 
+// runsReadableDomain reports whether a process with these arguments runs none of the domains with
+// unreadable records. A pod can forge the command line of its own emulator only. Such an emulator
+// then has no launcher as before, or belongs to the launcher from which it descends.
+func (s *Supervisor) runsReadableDomain(result *scanResult, args []string) bool {
+	return !result.domainsUnknown && !slices.ContainsFunc(result.unknown, func(d tie.Domain) bool {
+		return !s.Domains.ExcludedBy(d, args)
+	})
+}
+
 // addByGroup adds the process of a domain without a claim to the launcher from which it descends.
 func (s *Supervisor) addByGroup(d tie.Domain, p Tracked) {
 	t := s.byGroup[p.Group]

@@ -43,6 +43,9 @@ func (s *Supervisor) classifyEmulator(
 	args, err := r.await(ctx, p)
 	result.unread[p] = errors.Is(err, errNotReadYet)
 	result.probes[p] = s.isProbe(p, args) || errors.Is(err, host.ErrGone)
+	if result.inherited[p] && err == nil && s.runsReadableDomain(result, args) {
+		delete(result.inherited, p)
+	}
 }
 
 // isProbe reports whether an emulator is a probe: libvirt starts emulators without a machine for a
