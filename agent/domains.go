@@ -152,7 +152,11 @@ func libvirtDomain(d tie.Domain) libvirt.Domain {
 // still runs in the given process.
 func (d *domains) Shutdown(ctx context.Context, domain tie.Domain) error {
 	stillRuns := func() error { return d.records.Runs(libvirtDomain(domain)) }
-	if err := d.daemon.Shutdown(ctx, domain.UUID, stillRuns); err != nil {
+	err := d.daemon.Shutdown(ctx, domain.UUID, stillRuns)
+	if errors.Is(err, libvirt.ErrNoDomain) || errors.Is(err, libvirt.ErrOtherProcess) {
+		err = fmt.Errorf("%w: %w", supervisor.ErrNoDomain, err)
+	}
+	if err != nil {
 		return fmt.Errorf("ask libvirt to shut domain %s down: %w", domain.Name, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
@@ -63,6 +64,10 @@ type ProcessEvent struct {
 	At host.Boottime
 }
 
+// ErrNoDomain means that libvirt does not run a domain in the given process. It does not prove the
+// end of the process.
+var ErrNoDomain = errors.New("libvirt does not run the domain in this process")
+
 // Domains are the domains of the node's libvirt.
 type Domains interface {
 	// Running lists the domains that libvirt has recorded as running. The records may be out of
@@ -85,7 +90,8 @@ type Domains interface {
 	// then means a former process with the same pid. False: unknown.
 	Predates(d tie.Domain, p host.Process) bool
 
-	// Shutdown asks the guest to shut down. It does not wait for the shutdown.
+	// Shutdown asks the guest to shut down. It does not wait for the shutdown. The error wraps
+	// [ErrNoDomain] if libvirt does not run the domain in this process.
 	Shutdown(ctx context.Context, d tie.Domain) error
 }
 

@@ -16,8 +16,8 @@ import (
 const shutdownTimeout = 10 * time.Second
 
 var (
-	errNoDomains  = errors.New("the policy names no libvirt of the node")
-	errNotRunning = errors.New("libvirt has no record of this process for the domain")
+	errNoDomains = errors.New("the policy names no libvirt of the node")
+	errNoRecord  = errors.New("libvirt's record of the domain is unreadable")
 )
 
 // execute executes an action of a step.
@@ -89,7 +89,8 @@ func (s *Supervisor) sendSignal(
 
 func (s *Supervisor) actionFailed(t *managedTie, a tie.Action, err error) {
 	if s.isCurrent(t) {
-		s.step(t, tie.ActionFailed{Action: a, Err: err})
+		final := errors.Is(err, ErrNoDomain) || errors.Is(err, errNoDomains)
+		s.step(t, tie.ActionFailed{Action: a, Err: err, Final: final})
 	}
 }
 
@@ -137,12 +138,16 @@ func (s *Supervisor) requestGuestShutdown(ctx context.Context, v tie.VM) error {
 	if s.Domains == nil {
 		return errNoDomains
 	}
-	running, _, err := s.Domains.Running()
+	running, unreadable, err := s.Domains.Running()
 	recorded := slices.ContainsFunc(running, func(d tie.Domain) bool {
 		return d.UUID == v.Domain.UUID && d.PID == v.PID
 	})
-	if !recorded {
-		return errors.Join(errNotRunning, err)
+	switch named := func(d tie.Domain) bool { return d.Name == v.Domain.Name }; {
+	case recorded:
+	case err != nil || slices.ContainsFunc(unreadable, named):
+		return errors.Join(errNoRecord, err)
+	default:
+		return fmt.Errorf("%w: there is no record of it", ErrNoDomain)
 	}
 	now, err := s.Processes.Identify(v.PID)
 	if err == nil && !now.Same(v.Process) {

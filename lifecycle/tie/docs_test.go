@@ -1,7 +1,6 @@
 package tie_test
 
 import (
-	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -118,18 +117,19 @@ func TestDocumentedPhases(t *testing.T) {
 
 // TestDocumentedStages: each documented change of a stage happens, with the documented action.
 func TestDocumentedStages(t *testing.T) {
-	cannotAsk := tie.ActionFailed{
-		Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: errors.New("refused"),
-	}
 	paths := map[string][]any{
 		"due; node-level": {nodeStarts, stopRequested},
 		"due; requested by the pod, and the launcher lives": {podStarts, stopRequested},
 		"due; the pod has a stop handler": {podStarts, handlerConnected,
 			launcherEnded},
-		"due; no client can ask the guest":               {podStarts, launcherEnded},
-		"the grace period is over":                       {podStarts, stopRequested, due{}},
-		"node-level; asked ten seconds ago":              {nodeStarts, stopRequested, due{}},
-		"libvirt cannot ask the guest":                   {nodeStarts, stopRequested, cannotAsk},
+		"due; no client can ask the guest":  {podStarts, launcherEnded},
+		"the grace period is over":          {podStarts, stopRequested, due{}},
+		"node-level; asked ten seconds ago": {nodeStarts, stopRequested, due{}},
+		"libvirt has no such domain":        {nodeStarts, stopRequested, askFailed(1, true)},
+		"three requests to libvirt, and all have failed": {
+			nodeStarts, stopRequested, askFailed(1, false), due{}, askFailed(2, false), due{},
+			askFailed(3, false),
+		},
 		"of the pod; no client is left to ask the guest": {podStarts, stopRequested, launcherEnded},
 		"node-level; the stop handler has left": {
 			nodeStarts, handlerConnected, launcherEnded, tie.StopHandlerDisconnected{},

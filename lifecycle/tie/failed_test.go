@@ -3,27 +3,81 @@ package tie_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
+// askFailed is the failure of the nth request to libvirt for a node-level VM.
+func askFailed(n int, final bool) tie.ActionFailed {
+	vm := nodeVM(7)
+	vm.Asks = n
+	return tie.ActionFailed{
+		Action: tie.ShutdownByLibvirt{VM: vm, Again: n > 1},
+		Err:    errors.New("refused"), Final: final,
+	}
+}
+
 func TestActionFailed(t *testing.T) {
 	refused := errors.New("refused")
 	runScenarios(t, []scenario{
-		{"libvirt cannot ask the guest: SIGTERM at once", enforceTerms(), withVM(nodeStarts,
+		{"libvirt has no such domain: SIGTERM at once", enforceTerms(), withVM(nodeStarts,
 			event{
 				5, stopRequested,
 				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
 			},
 			event{
-				6, tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: refused},
+				6, askFailed(1, true),
 				"Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)",
 			},
-			event{
-				7, tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: refused},
-				"Draining 7=Stopping/term", "",
-			},
+			event{7, askFailed(1, true), "Draining 7=Stopping/term", ""},
 			event{16, due{}, "Draining 7=Killing/kill", "VMKilled kill(7)"},
+		)},
+		{"libvirt restarts: the next request reaches the guest", enforceTerms(), withVM(nodeStarts,
+			event{
+				5, stopRequested,
+				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
+			},
+			event{6, askFailed(1, false), "Draining 7=Stopping/shutdown", "VMShutdown"},
+			event{15, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
+			event{25, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
+			event{26, askFailed(3, false), "Draining 7=Stopping/shutdown", ""},
+			event{27, askFailed(3, true), "Draining 7=Stopping/shutdown", ""},
+			event{35, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+		)},
+		{"libvirt stays away: SIGTERM after three requests", enforceTerms(), withVM(nodeStarts,
+			event{
+				5, stopRequested,
+				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
+			},
+			event{6, askFailed(1, false), "Draining 7=Stopping/shutdown", "VMShutdown"},
+			event{7, askFailed(1, false), "Draining 7=Stopping/shutdown", ""}, // counts once
+			event{8, askFailed(2, false), "Draining 7=Stopping/shutdown", ""}, // was not sent yet
+			event{15, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
+			event{16, askFailed(2, false), "Draining 7=Stopping/shutdown", "VMShutdown"},
+			event{25, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
+			event{
+				26, askFailed(3, false),
+				"Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)",
+			},
+		)},
+		{"libvirt stays away: the grace period ends first", withTerms(func(t *tie.Terms) {
+			t.GracePeriod = 8 * time.Second
+		}), withVM(nodeStarts,
+			event{
+				5, stopRequested,
+				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
+			},
+			event{6, askFailed(1, false), "Draining 7=Stopping/shutdown", "VMShutdown"},
+			event{13, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
+		)},
+		{"an old failure while the pod has the request", enforceTerms(), withVM(nodeStarts,
+			event{3, handlerConnected, "Active 7=Running/none", ""},
+			event{
+				5, launcherEnded,
+				"Draining 7=Stopping/shutdown", "OwnerGone VMShutdown podShutdown(7)",
+			},
+			event{6, askFailed(1, true), "Draining 7=Stopping/shutdown", ""},
 		)},
 		{"the failure arrives after the end of the process", enforceTerms(), withVM(nodeStarts,
 			event{
@@ -32,8 +86,7 @@ func TestActionFailed(t *testing.T) {
 			},
 			event{6, vmEnded, "Draining", "VMGone scan"},
 			event{
-				7, tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: refused},
-				"Draining", "",
+				7, askFailed(1, false), "Draining", "",
 			},
 		)},
 		{"signals fail: the next stage follows in time", enforceTerms(), withVM(podStarts,

@@ -70,6 +70,9 @@ type Scanned struct {
 type ActionFailed struct {
 	Action Action
 	Err    error
+
+	// Final means that a retry is useless, because libvirt has no such domain.
+	Final bool
 }
 
 // TermsChanged has the terms of a changed policy.

@@ -60,7 +60,8 @@ type move struct{ from, to string }
 // stopRecord has the actions that stop a VM process.
 type stopRecord struct {
 	grace          host.Boottime // earliest end of the grace period
-	libvirtFailed  bool
+	libvirtFailed  bool          // no guest got a request, and a retry is useless
+	asks, askFails int
 	podRequest     bool
 	libvirtRequest bool
 	libvirtAgain   host.Boottime // earliest time of the next request
@@ -213,7 +214,8 @@ func (m *model) failAction(t *rapid.T) {
 		t.Skip("no action yet")
 	}
 	a := rapid.SampledFrom(m.pastActions).Draw(t, "action")
-	m.step(t, tie.ActionFailed{Action: a, Err: errors.New("refused")})
+	m.step(t, tie.ActionFailed{Action: a, Err: errors.New("refused"),
+		Final: rapid.Bool().Draw(t, "final")})
 }
 
 // restart stores and loads the tie, as a new agent does. It forgets all scans.
@@ -321,8 +323,10 @@ func (m *model) observe(before tie.Tie, in tie.Input) {
 		}
 	case tie.ActionFailed:
 		a, ok := in.Action.(tie.ShutdownByLibvirt)
-		if ok && !a.Again && m.stops[a.VM.Process] != nil {
-			m.stops[a.VM.Process].libvirtFailed = true
+		e := m.stops[a.VM.Process]
+		if ok && e != nil && a.VM.Asks == e.askFails+1 && a.VM.Asks <= e.asks {
+			e.askFails++
+			e.libvirtFailed = e.libvirtFailed || in.Final || e.askFails == 3
 		}
 	}
 	if _, ok := in.(tie.LauncherEnded); ok && m.goneSeen == 0 {
@@ -387,6 +391,7 @@ func (m *model) record(a tie.Action) {
 		m.stopOf(a.VM.Process).podRequest = true
 	case tie.ShutdownByLibvirt:
 		m.stopOf(a.VM.Process).libvirtRequest = true
+		m.stopOf(a.VM.Process).asks++
 		m.stopOf(a.VM.Process).libvirtAgain = m.now.Add(10 * time.Second)
 	case tie.Terminate:
 		m.stopOf(a.VM.Process).term = m.now.Add(m.tie.Terms.TermPeriod)

@@ -125,11 +125,7 @@ func (i Scanned) apply(t *Tie, s *step) {
 func (i ActionFailed) apply(t *Tie, s *step) {
 	switch a := i.Action.(type) {
 	case ShutdownByLibvirt:
-		if v := t.VM(a.VM.Process); v != nil && v.Stage == StageShutdown && !a.Again {
-			v.Due = min(v.Due, s.now)
-			s.warn(agentapi.ReasonVMShutdown, v.PID,
-				"libvirt cannot shut down the guest of %s: %v", v.Describe(), i.Err)
-		}
+		t.shutdownFailed(a, i, s)
 	case Terminate:
 		s.warn(agentapi.ReasonVMTerminated, a.VM.PID,
 			"SIGTERM to %s failed: %v", a.VM.Describe(), i.Err)

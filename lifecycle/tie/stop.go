@@ -34,7 +34,8 @@ func (t *Tie) advanceStops(s *step) {
 
 // cancelStop ends a stop in progress after the policy has switched to observe mode.
 func (v *VM) cancelStop(s *step) {
-	v.Stage, v.Due, v.PodAsked, v.AskAgain = StageNone, 0, false, 0
+	v.Stage, v.Due, v.PodAsked = StageNone, 0, false
+	v.AskAgain, v.Asks, v.AskFails = 0, 0, 0
 	v.State, v.Since = agentapi.VMRunning, s.now
 	v.Why = "the policy has changed to observe mode"
 }
@@ -123,7 +124,27 @@ func (t *Tie) shutdownByLibvirt(v *VM, s *step) {
 
 func (v *VM) askLibvirt(again bool, s *step) {
 	v.AskAgain = s.now.Add(askAgainPeriod)
+	if again {
+		v.Asks = max(v.Asks, 1) // an earlier version of the agent has not counted the first
+	}
+	v.Asks++
 	s.act(ShutdownByLibvirt{VM: *v, Again: again})
+}
+
+// shutdownFailed handles a failed request to libvirt. The next one follows in time, unless libvirt
+// has no such domain or has failed too often. After a successful request the guest has its whole
+// grace period, and failures do not count.
+func (t *Tie) shutdownFailed(a ShutdownByLibvirt, failed ActionFailed, s *step) {
+	v := t.VM(a.VM.Process)
+	if v == nil || v.Stage != StageShutdown || a.VM.Asks != v.AskFails+1 || a.VM.Asks > v.Asks {
+		return
+	}
+	v.AskFails++
+	s.warn(agentapi.ReasonVMShutdown, v.PID,
+		"libvirt cannot shut down the guest of %s: %v", v.Describe(), failed.Err)
+	if failed.Final || v.AskFails >= maxAskFails {
+		v.Due = min(v.Due, s.now)
+	}
 }
 
 // nextStage enters the next stage with a signal. StageKill repeats its signal.
@@ -147,7 +168,8 @@ func (t *Tie) nextStage(v *VM, s *step) {
 }
 
 func (v *VM) setStage(stage Stage, period time.Duration, s *step) {
-	v.Stage, v.Due, v.PodAsked, v.AskAgain = stage, s.now.Add(period), false, 0
+	v.Stage, v.Due, v.PodAsked = stage, s.now.Add(period), false
+	v.AskAgain, v.Asks, v.AskFails = 0, 0, 0
 	state := agentapi.VMStopping
 	if stage == StageKill {
 		state = agentapi.VMKilling

@@ -1,7 +1,6 @@
 package tie_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -119,7 +118,6 @@ func TestStopHandler(t *testing.T) {
 }
 
 func TestStopHandlerReconnects(t *testing.T) {
-	refused := errors.New("refused")
 	runScenarios(t, []scenario{
 		{"reconnects in time", enforceTerms(), withStopHandler(podStarts,
 			event{
@@ -189,7 +187,7 @@ func TestStopHandlerReconnects(t *testing.T) {
 				"Draining 7=Stopping/shutdown", "VMShutdown libvirtShutdown(7)",
 			},
 			event{
-				7, tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: refused},
+				7, askFailed(1, true),
 				"Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)",
 			},
 		)},

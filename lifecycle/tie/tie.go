@@ -133,6 +133,10 @@ type VM struct {
 	Due host.Boottime `json:"due"`
 	// in StageShutdown: the time of the next request to libvirt; 0: none was sent
 	AskAgain host.Boottime `json:"askAgain,omitempty"`
+	// in StageShutdown: the number of requests to libvirt, and the number of failures before the
+	// first success
+	Asks     int `json:"asks,omitempty"`
+	AskFails int `json:"askFails,omitempty"`
 	// in StageShutdown: the request went to the pod, not to libvirt
 	PodAsked bool `json:"byPod,omitempty"`
 }
@@ -155,6 +159,10 @@ const killRetryPeriod = 10 * time.Second
 // askAgainPeriod is the time from one shutdown request to the next. It is not shorter than the
 // longest call of libvirt, so there is one call at a time.
 const askAgainPeriod = 10 * time.Second
+
+// maxAskFails bounds the failed requests to libvirt, which may restart. Then the stop continues
+// without libvirt.
+const maxAskFails = 3
 
 // New returns the tie of a new launcher.
 func New(l Launcher, terms Terms, now host.Boottime) Tie {
