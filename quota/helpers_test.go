@@ -47,6 +47,13 @@ func launcher(name, vmi string, cpu, memory string) *corev1.Pod {
 	return pod
 }
 
+// plainPod returns a pod of no VM.
+func plainPod(name, cpu string) *corev1.Pod {
+	pod := launcher(name, "", cpu, "1Gi")
+	pod.Labels = nil
+	return pod
+}
+
 func container(cpu, memory string) corev1.Container {
 	amounts := list("cpu", cpu, "memory", memory)
 	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: amounts,

@@ -94,9 +94,7 @@ func TestRetriesOfARejectedTarget(t *testing.T) {
 // Other pods use more than the base. The quota rejects the target, and the status says why.
 func TestAShortageIsNamed(t *testing.T) {
 	s := pending(hard(list("limits.cpu", "2"), nil))
-	plain := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("1", "1Gi")}}}
-	plain.Name, plain.UID = "plain", "plain"
-	s.Pods = append(s.Pods, plain)
+	s.Pods = append(s.Pods, plainPod("plain", "1"))
 	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 	p := quota.MakePlan(s, quota.Options{})
 	for range 3 {
@@ -127,6 +125,34 @@ func TestAShortageIsNamed(t *testing.T) {
 	}
 }
 
+// A plain pod fills the quota and ends. The change of status.used is no event for the controller,
+// so it plans again without one, with doubled delays.
+func TestAFullQuotaIsCheckedAgain(t *testing.T) {
+	s := pending(hard(list("limits.cpu", "2"), nil))
+	s.Pods = append(s.Pods, plainPod("plain", "1"))
+	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
+	s = settled(t, s)
+	for _, want := range []time.Duration{10, 10, 20, 40, 80, 160, 300, 300} {
+		if c := condition(t, s, v1alpha1.ConditionWaiting); c.Reason != "QuotaFull" {
+			t.Fatalf("condition %+v, want reason QuotaFull", c)
+		}
+		next := quota.MakePlan(s, quota.Options{}).NextPlan
+		if got := next.Sub(s.Now); got != want*time.Second {
+			t.Fatalf("next plan after %s, want %d s", got, want)
+		}
+		s.Now = next
+		s = settled(t, s)
+	}
+	s.Pods = s.Pods[:1]
+	w := worldOf(s)
+	w.follow()
+	w.s.Now = quota.MakePlan(s, quota.Options{}).NextPlan
+	if s = settled(t, w.snapshot()); condition(t, s, v1alpha1.ConditionWaiting).Reason !=
+		"RetryPending" {
+		t.Errorf("status %+v, want a pending retry", reservation(t, s).Status)
+	}
+}
+
 // The Deployment's pod takes a part of the maintenance share.
 func TestMaintenanceShareTakenByOtherPods(t *testing.T) {
 	s := pending(hard(list("limits.cpu", "4"), list("limits.cpu", "4")))
@@ -144,8 +170,8 @@ func TestMaintenanceShareTakenByOtherPods(t *testing.T) {
 	wantHard(t, w.snapshot(), list("limits.cpu", "5"))
 }
 
-// kube-apiserver raises status.used before it stores a target pod. The plan does not take the pod
-// for one of others, until a quota rejects the target pods.
+// kube-apiserver raises status.used before it stores a target pod. The plan does not count it
+// as another pod, until a quota rejects the target pods.
 func TestUseBeforeThePod(t *testing.T) {
 	for name, c := range map[string]struct {
 		base, share string

@@ -258,9 +258,7 @@ func TestLargerTargetsOneAfterAnother(t *testing.T) {
 func TestOtherPodsAboveTheBase(t *testing.T) {
 	d := newDrain(quota.Parallel{Cluster: 1, Node: 1}, []int{8}, []string{"a"})
 	d.control(t)
-	plain := launcher("plain", "", "8", "1Gi")
-	plain.Labels = nil
-	d.s.Pods = append(d.s.Pods, plain)
+	d.s.Pods = append(d.s.Pods, plainPod("plain", "8"))
 	d.follow()
 	d.control(t)
 	if got := d.hard(); got != 16 {

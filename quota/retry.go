@@ -43,6 +43,14 @@ func (p *planner) retry(a Account, w *WriteQuota) {
 // retries reports whether KubeVirt could create a rejected target pod now.
 func (p *planner) retries(d draft) bool { return d.rejected && p.grant(d).granted }
 
+// checkAgain notes the time of the next plan for a rejected target pod without room. No event shows
+// the end of each wait: the controller ignores most changes of status.used.
+func (p *planner) checkAgain(d draft, g grant) {
+	if d.rejected && !g.granted {
+		p.nextRetry = earlier(p.nextRetry, retryDue(p.waitingSince(d), p.Now))
+	}
+}
+
 // retryDue returns the time of the next retry of a target pod that waits since a time.
 func retryDue(since, last time.Time) time.Time {
 	if last.Before(since) {

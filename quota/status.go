@@ -74,6 +74,7 @@ func (p *planner) planStatus(d draft) {
 		r.Status.Phase = v1alpha1.PhaseReserved
 	}
 	p.setConditions(r, g, d.rejected)
+	p.checkAgain(d, g)
 	if d.before == nil {
 		return // create the object first
 	}
