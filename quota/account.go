@@ -207,7 +207,13 @@ func (a Account) quotaWrite(o Options) (WriteQuota, bool) {
 
 // QuotaAnnotations returns the annotations of the controller on a raised quota.
 func (o Options) QuotaAnnotations() []string {
-	return []string{BaseAnnotation, AppliedAnnotation, RetryAnnotation, o.Prefix + MigratingName}
+	return append(StateAnnotations(), o.Prefix+MigratingName)
+}
+
+// StateAnnotations returns the annotations of a raised quota that the controller reads back. No
+// other client may change them.
+func StateAnnotations() []string {
+	return []string{BaseAnnotation, AppliedAnnotation, RetryAnnotation}
 }
 
 // changes reports whether the write changes the quota.

@@ -125,6 +125,37 @@ func TestAShortageIsNamed(t *testing.T) {
 	}
 }
 
+// A clock was wrong, or a user wrote the annotation. A time in the future delays no retry.
+func TestTimesInTheFuture(t *testing.T) {
+	for name, change := range map[string]func(s *quota.Snapshot, to time.Time){
+		"retry": func(s *quota.Snapshot, to time.Time) {
+			s.Quotas[0].Annotations[quota.RetryAnnotation] = to.Format(time.RFC3339)
+		},
+		"rejection": func(s *quota.Snapshot, to time.Time) {
+			meta.FindStatusCondition(s.Reservations[0].Status.Conditions,
+				v1alpha1.ConditionWaiting).LastTransitionTime.Time = to
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := rejectedPlan(t, list("limits.cpu", "2"))
+			change(&s, s.Now.Add(365*24*time.Hour))
+			for range 3 {
+				s = settled(t, s)
+				next := quota.MakePlan(s, quota.Options{}).NextPlan
+				if wait := next.Sub(s.Now); wait <= 0 || wait > 20*time.Second {
+					t.Fatalf("next plan after %s, want 20 s at most", wait)
+				}
+				s.Now = next
+				s = settled(t, s)
+				if got := s.Quotas[0].Annotations[quota.RetryAnnotation]; got !=
+					s.Now.Format(time.RFC3339) {
+					t.Fatalf("retry %q at %s", got, s.Now)
+				}
+			}
+		})
+	}
+}
+
 // A plain pod fills the quota and ends. The change of status.used is no event for the controller,
 // so it plans again without one, with doubled delays.
 func TestAFullQuotaIsCheckedAgain(t *testing.T) {

@@ -30,7 +30,7 @@ func (p *planner) retry(a Account, w *WriteQuota) {
 		if !p.retries(d) || !a.holds(d.after) {
 			continue
 		}
-		due := retryDue(p.waitingSince(d), last)
+		due := p.retryDue(p.waitingSince(d), last)
 		if due.After(p.Now) {
 			p.nextRetry = earlier(p.nextRetry, due)
 			continue
@@ -47,12 +47,19 @@ func (p *planner) retries(d draft) bool { return d.rejected && p.grant(d).grante
 // the end of each wait: the controller ignores most changes of status.used.
 func (p *planner) checkAgain(d draft, g grant) {
 	if d.rejected && !g.granted {
-		p.nextRetry = earlier(p.nextRetry, retryDue(p.waitingSince(d), p.Now))
+		p.nextRetry = earlier(p.nextRetry, p.retryDue(p.waitingSince(d), p.Now))
 	}
 }
 
-// retryDue returns the time of the next retry of a target pod that waits since a time.
-func retryDue(since, last time.Time) time.Time {
+// retryDue returns the time of the next retry of a target pod that waits since a time. A time in
+// the future comes from a wrong clock or from another client, and counts as none.
+func (p *planner) retryDue(since, last time.Time) time.Time {
+	if last.After(p.Now) {
+		last = time.Time{}
+	}
+	if since.After(p.Now) {
+		since = last
+	}
 	if last.Before(since) {
 		last = since
 	}

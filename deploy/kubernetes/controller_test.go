@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/command"
 )
 
@@ -66,6 +68,20 @@ func TestControllerStaysAvailable(t *testing.T) {
 	} {
 		if diff := cmp.Diff(d.Spec.Template.Labels, selector); diff != "" {
 			t.Errorf("%s selects other pods (-pods +selector):\n%s", name, diff)
+		}
+	}
+}
+
+// TestAnnotationsOfQuotas: the policy protects each annotation of the controller on quotas and
+// reservations.
+func TestAnnotationsOfQuotas(t *testing.T) {
+	policy := the[*admissionv1.ValidatingAdmissionPolicy](t, "mooring-quota-annotations")
+	at := slices.IndexFunc(policy.Spec.Variables, func(v admissionv1.Variable) bool {
+		return v.Name == "ours"
+	})
+	for _, key := range append(quota.StateAnnotations(), quota.TargetAnnotation) {
+		if at < 0 || !strings.Contains(policy.Spec.Variables[at].Expression, "'"+key+"'") {
+			t.Errorf("the policy does not protect %s", key)
 		}
 	}
 }

@@ -281,7 +281,7 @@ func TestQuotaAnnotationsAreRefused(t *testing.T) {
 		changed.Annotations[key] = value
 		return by.Patch(t.Context(), changed, client.MergeFrom(q))
 	}
-	for _, key := range []string{quota.BaseAnnotation, quota.AppliedAnnotation} {
+	for _, key := range quota.StateAnnotations() {
 		wantRefused(t, key, annotate(p.plain, key, "{}"), "plain may not change "+key,
 			"quotaannotations.mooring.dev")
 		wantRefused(t, key+", by a user with the right to annotate pods",

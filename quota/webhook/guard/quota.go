@@ -17,7 +17,7 @@ import (
 //   - to delete a quota with reservations or to change its spec, except for a reset of limits to
 //     the base, as quota managers do it: the controller raises them again. A reservation for the
 //     object of an ended pod does not count, see [quota.BlocksEdits];
-//   - to change the annotations that hold the base;
+//   - to change the controller's annotations;
 //   - to lower a limit below the use.
 //
 // Changes pass in a namespace in deletion, for an opted-out quota, and for a quota with unreadable
@@ -71,11 +71,10 @@ func (c Config) accountOf(
 
 // judgeEdit checks the new state of a quota.
 func judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
-	for _, key := range baseAnnotations() {
+	for _, key := range quota.StateAnnotations() {
 		if a.Quota.Annotations[key] != is.Annotations[key] {
-			return refuse("annotation %s of ResourceQuota %s belongs to mooring-controller: it "+
-				"holds the quota's amounts "+
-				"without migrations. Leave it as it is", key, is.Name)
+			return refuse("annotation %s of ResourceQuota %s belongs to mooring-controller, which "+
+				"computes the quota from it. Leave it as it is", key, is.Name)
 		}
 	}
 	if equality.Semantic.DeepEqual(a.Quota.Spec, is.Spec) {
@@ -93,15 +92,13 @@ func judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
 
 // sameQuota reports whether the guarded fields are unchanged.
 func sameQuota(was, is *corev1.ResourceQuota) bool {
-	for _, key := range baseAnnotations() {
+	for _, key := range quota.StateAnnotations() {
 		if was.Annotations[key] != is.Annotations[key] {
 			return false
 		}
 	}
 	return equality.Semantic.DeepEqual(was.Spec, is.Spec)
 }
-
-func baseAnnotations() []string { return []string{quota.BaseAnnotation, quota.AppliedAnnotation} }
 
 // resetsToBase reports whether the only change is a reset of limits to the base.
 func resetsToBase(a quota.Account, is *corev1.ResourceQuota) bool {

@@ -74,6 +74,8 @@ func TestQuotaEdits(t *testing.T) {
 		"applied taken away": {raised(), func(q *corev1.ResourceQuota) {
 			delete(q.Annotations, quota.AppliedAnnotation)
 		}, reservation(), []string{quota.AppliedAnnotation}},
+		"a retry in the future": {raised(), annotate(quota.RetryAnnotation, "2099-01-01T00:00:00Z"),
+			reservation(), []string{quota.RetryAnnotation}},
 		"the base annotation added": {quiet(), annotate(quota.BaseAnnotation, "{}"), nil,
 			[]string{quota.BaseAnnotation}},
 		"opted out": {edit(raised(), optOut), hard("limits.cpu", "20"),
