@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// Parallel are KubeVirt's limits of migrations that run at once. The zero value means unknown: no
-// limit.
+// Parallel are KubeVirt's limits of migrations that run at once. With a limit of zero KubeVirt
+// starts no migration.
 type Parallel struct {
 	Cluster int // in the cluster
 	Node    int // with the source on one node
@@ -24,9 +24,10 @@ const (
 	defaultParallelNode    = 2
 )
 
-// ParallelOf returns the limits in KubeVirt's configuration.
-func ParallelOf(c *kubevirtv1.KubeVirtConfiguration) Parallel {
-	p := Parallel{defaultParallelCluster, defaultParallelNode}
+// ParallelOf returns the limits in KubeVirt's configuration. KubeVirt's defaults stand for missing
+// fields, and not for zeros.
+func ParallelOf(c *kubevirtv1.KubeVirtConfiguration) *Parallel {
+	p := &Parallel{defaultParallelCluster, defaultParallelNode}
 	if c == nil || c.MigrationConfiguration == nil {
 		return p
 	}
@@ -45,13 +46,13 @@ func ParallelOf(c *kubevirtv1.KubeVirtConfiguration) Parallel {
 // KubeVirt picks the next migration by priority, and in no stable order among equals. A quota with
 // room for the largest pending target pods, one a slot, has room for any choice.
 type slots struct {
-	parallel Parallel
+	parallel *Parallel      // nil: unknown, and so no limit
 	cluster  int            // running migrations
 	node     map[string]int // running migrations by the source's node
 }
 
 // slots counts the running migrations among the reservations.
-func (p pods) slots(parallel Parallel, ledger []*v1alpha1.MigrationReservation) slots {
+func (p pods) slots(parallel *Parallel, ledger []*v1alpha1.MigrationReservation) slots {
 	s := slots{parallel: parallel, node: map[string]int{}}
 	for _, r := range ledger {
 		if p.started(r) && r.Status.Phase != v1alpha1.PhaseReleasing {
@@ -78,7 +79,7 @@ func (p pods) sourceNode(r *v1alpha1.MigrationReservation) string {
 // free returns the number of migrations that can start with the source on a node, and -1 for no
 // limit. Without a node it is that of all nodes together.
 func (s slots) free(node string) int {
-	if s.parallel == (Parallel{}) {
+	if s.parallel == nil {
 		return -1
 	}
 	free := max(s.parallel.Cluster-s.cluster, 0)

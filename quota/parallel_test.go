@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,7 +26,7 @@ type drain struct {
 
 // newDrain returns a namespace with VMs of these sizes in CPUs, each on a node, and a pending
 // migration for each. The quota is full.
-func newDrain(parallel quota.Parallel, sizes []int, nodes []string) *drain {
+func newDrain(parallel *quota.Parallel, sizes []int, nodes []string) *drain {
 	var base int64
 	for _, size := range sizes {
 		base += int64(size)
@@ -72,15 +73,18 @@ func (d *drain) hard() int64 {
 func TestADrainRaisesOnlyForSlots(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		parallel quota.Parallel
+		parallel *quota.Parallel
 		nodes    []string
 		want     int64
 	}{
-		{"one node", quota.Parallel{Cluster: 5, Node: 2}, []string{"a"}, 102},
-		{"two nodes", quota.Parallel{Cluster: 5, Node: 2}, []string{"a", "b"}, 104},
-		{"three nodes", quota.Parallel{Cluster: 5, Node: 2}, []string{"a", "b", "c"}, 105},
-		{"unknown node", quota.Parallel{Cluster: 5, Node: 2}, []string{""}, 105},
-		{"unknown limits", quota.Parallel{}, []string{"a"}, 200},
+		{"one node", &quota.Parallel{Cluster: 5, Node: 2}, []string{"a"}, 102},
+		{"two nodes", &quota.Parallel{Cluster: 5, Node: 2}, []string{"a", "b"}, 104},
+		{"three nodes", &quota.Parallel{Cluster: 5, Node: 2}, []string{"a", "b", "c"}, 105},
+		{"unknown node", &quota.Parallel{Cluster: 5, Node: 2}, []string{""}, 105},
+		{"unknown limits", nil, []string{"a"}, 200},
+		{"no migration in the cluster", &quota.Parallel{Cluster: 0, Node: 2}, []string{"a"}, 100},
+		{"no migration from a node", &quota.Parallel{Cluster: 5, Node: 0}, []string{"a"}, 100},
+		{"no migration", &quota.Parallel{}, []string{"a"}, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDrain(c.parallel, slices.Repeat([]int{1}, 100), c.nodes)
@@ -94,7 +98,7 @@ func TestADrainRaisesOnlyForSlots(t *testing.T) {
 
 // TestPendingMigrationWithoutASlot names the reason, and no room is reserved for it.
 func TestPendingMigrationWithoutASlot(t *testing.T) {
-	d := newDrain(quota.Parallel{Cluster: 5, Node: 1}, []int{1, 4}, []string{"a"})
+	d := newDrain(&quota.Parallel{Cluster: 5, Node: 1}, []int{1, 4}, []string{"a"})
 	d.control(t)
 	if got := d.hard(); got != 5+4 {
 		t.Errorf("hard %d with two pending migrations, want room for the larger one, 9", got)
@@ -111,6 +115,28 @@ func TestPendingMigrationWithoutASlot(t *testing.T) {
 	s.Reservations = s.Reservations[at : at+1]
 	if c := condition(t, s, v1alpha1.ConditionGranted); c.Reason != "WaitingForSlot" {
 		t.Errorf("condition %+v, want reason WaitingForSlot", c)
+	}
+}
+
+// TestAnAddedSlotIsUsed raises KubeVirt's limit while a target pod is rejected. No event reaches
+// the namespace, and the controller still plans again.
+func TestAnAddedSlotIsUsed(t *testing.T) {
+	d := newDrain(&quota.Parallel{Cluster: 1, Node: 1}, []int{1, 4}, []string{"a"})
+	d.control(t)
+	d.start(t, d.s.Migrations[0])
+	d.control(t)
+	if d.start(t, d.s.Migrations[1]) {
+		t.Fatal("the second migration has room without a slot")
+	}
+	d.control(t)
+	next := quota.MakePlan(d.snapshot(), quota.Options{}).NextPlan
+	if wait := next.Sub(d.s.Now); wait <= 0 || wait > time.Minute {
+		t.Fatalf("next plan after %s, want a minute at most", wait)
+	}
+	d.s.Parallel.Cluster, d.s.Parallel.Node = 2, 2
+	d.control(t)
+	if !d.start(t, d.s.Migrations[1]) {
+		t.Errorf("the second migration has no room in %d", d.hard())
 	}
 }
 
@@ -185,7 +211,7 @@ func (d *drain) raisedAtMost(sizes []int) int64 {
 // The quota never exceeds its base by more than the growth so far and the migrations under way.
 func TestADrainEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		parallel := quota.Parallel{Cluster: rapid.IntRange(1, 5).Draw(t, "cluster"),
+		parallel := &quota.Parallel{Cluster: rapid.IntRange(1, 5).Draw(t, "cluster"),
 			Node: rapid.IntRange(1, 3).Draw(t, "node")}
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 4), 1, 8).Draw(t, "sizes")
 		d := newDrain(parallel, sizes, rapid.SampledFrom([][]string{{"a"}, {"a", "b"},
@@ -236,7 +262,7 @@ func (d *drain) startAll(t *rapid.T, sizes []int) {
 // TestLargerTargetsOneAfterAnother drains three VMs that fill 24 CPUs. Each target needs one CPU
 // more, so after the first migration other pods use more than the base.
 func TestLargerTargetsOneAfterAnother(t *testing.T) {
-	d := newDrain(quota.Parallel{Cluster: 1, Node: 1}, []int{8, 8, 8}, []string{"a"})
+	d := newDrain(&quota.Parallel{Cluster: 1, Node: 1}, []int{8, 8, 8}, []string{"a"})
 	d.growth = 1
 	for i, m := range d.s.Migrations {
 		d.control(t)
@@ -256,7 +282,7 @@ func TestLargerTargetsOneAfterAnother(t *testing.T) {
 // TestOtherPodsAboveTheBase takes the reserved room with a plain pod. The quota does not grow for
 // it: a Deployment would take each raise.
 func TestOtherPodsAboveTheBase(t *testing.T) {
-	d := newDrain(quota.Parallel{Cluster: 1, Node: 1}, []int{8}, []string{"a"})
+	d := newDrain(&quota.Parallel{Cluster: 1, Node: 1}, []int{8}, []string{"a"})
 	d.control(t)
 	d.s.Pods = append(d.s.Pods, plainPod("plain", "8"))
 	d.follow()

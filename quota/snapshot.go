@@ -26,8 +26,8 @@ type Snapshot struct {
 	Reservations []*v1alpha1.MigrationReservation
 	Quotas       []*corev1.ResourceQuota
 
-	// Parallel are KubeVirt's limits of migrations that run at once.
-	Parallel Parallel
+	// Parallel are KubeVirt's limits of migrations that run at once; nil: unknown.
+	Parallel *Parallel
 
 	// Estimates are estimated target pods by VMI UID, for the VMIs from [VMIsToEstimate].
 	Estimates map[types.UID]v1alpha1.ReservedPod

@@ -3,11 +3,14 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -84,6 +87,36 @@ func TestMaintenanceOfANode(t *testing.T) {
 			t.Errorf("the migration of %s is %s", m.Spec.VMIName, m.Status.Phase)
 		}
 	}
+}
+
+// TestSlotsFollowKubeVirt raises KubeVirt's limit of migrations from zero. No other event follows,
+// so only the watch of the KubeVirt object can raise the quota.
+func TestSlotsFollowKubeVirt(t *testing.T) {
+	c, _ := startGuarded(t)
+	c.Configure(t, atOnce(0))
+	ns := c.Namespace(t, full())
+	m := c.Migrate(t, c.RunningVMI(t, ns, "vm", small()))
+	eventually(t, "the migration to wait for a slot", func() error {
+		all := reservations(t, c, ns)
+		if len(all) != 1 || !slices.ContainsFunc(all[0].Status.Conditions,
+			func(c metav1.Condition) bool { return c.Reason == "WaitingForSlot" }) {
+			return fmt.Errorf("%+v", all)
+		}
+		return nil
+	})
+	if hard := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard; !equality.Semantic.DeepEqual(
+		hard, full()) {
+		t.Errorf("hard %v, want the base %v", hard, full())
+	}
+	c.Configure(t, atOnce(1))
+	m.Await(t, virtv1.MigrationSucceeded)
+	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
+}
+
+// atOnce is a patch of the KubeVirt object that limits the migrations at once.
+func atOnce(n int) string {
+	return fmt.Sprintf(
+		`{"spec": {"configuration": {"migrations": {"parallelMigrationsPerCluster": %d}}}}`, n)
 }
 
 // startEightOn starts eight VMs on a node. The last one belongs to a VirtualMachine.

@@ -55,6 +55,7 @@ func TestRights(t *testing.T) {
 		"update mooring.dev/migrationreservations/status",
 		"update mooring.dev/nodepolicies/status",
 		"watch /namespaces", "watch /pods", "watch /resourcequotas",
+		"watch kubevirt.io/kubevirts",
 		"watch kubevirt.io/virtualmachineinstancemigrations",
 		"watch kubevirt.io/virtualmachineinstances",
 		"watch mooring.dev/migrationreservations",

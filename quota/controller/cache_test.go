@@ -163,6 +163,16 @@ func TestWhatMatters(t *testing.T) {
 		"a quota's annotations": {quotaRelevant, newQuota(), annotate, true},
 		"a quota's labels": {quotaRelevant, newQuota(),
 			func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, true},
+		"KubeVirt's version": {kubeVirtRelevant, &kubevirtv1.KubeVirt{}, func(o client.Object) {
+			o.(*kubevirtv1.KubeVirt).Status.ObservedKubeVirtVersion = "v1.9.0"
+		}, true},
+		"KubeVirt's settings": {kubeVirtRelevant, &kubevirtv1.KubeVirt{}, func(o client.Object) {
+			o.(*kubevirtv1.KubeVirt).Spec.Configuration.MigrationConfiguration =
+				&kubevirtv1.MigrationConfiguration{ParallelMigrationsPerCluster: new(uint32(9))}
+		}, true},
+		"KubeVirt's phase": {kubeVirtRelevant, &kubevirtv1.KubeVirt{}, func(o client.Object) {
+			o.(*kubevirtv1.KubeVirt).Status.Phase = kubevirtv1.KubeVirtPhaseDeployed
+		}, false},
 		"a namespace's labels": {namespaceRelevant, &corev1.Namespace{},
 			func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, false},
 		"a namespace's settings": {namespaceRelevant, &corev1.Namespace{}, annotate, true},

@@ -94,9 +94,10 @@ func (c *Controller) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cached := c.manager.GetClient()
 	reconciler := NewReconciler(Config{
-		Client: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Events: recorder,
-		Cluster: virt.Cached(c.manager.GetAPIReader(), estimatePeriod),
+		Client: cached, Live: c.manager.GetAPIReader(), Events: recorder,
+		Cluster: func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, cached) },
 		Options: c.options.Quota, Metrics: c.options.Metrics, Logger: c.options.Logger,
 	})
 	err = c.add(Name, reconciler, c.sources()...)

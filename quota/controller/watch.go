@@ -26,6 +26,7 @@ type watchedKind struct {
 	// means that each update can.
 	relevant func(before, now client.Object) bool
 	kubeVirt bool // one of KubeVirt's kinds
+	cluster  bool // a change can affect each namespace with reservations
 }
 
 // watches returns the watched kinds.
@@ -38,12 +39,17 @@ func watches() []watchedKind {
 		{object: &kubevirtv1.VirtualMachineInstanceMigration{}, kubeVirt: true},
 		// The plan uses name and UID only.
 		{object: vmiMetadata(), relevant: never, kubeVirt: true},
+		{object: &kubevirtv1.KubeVirt{}, relevant: kubeVirtRelevant, kubeVirt: true, cluster: true},
 	}
 }
 
-// source enqueues the namespace of each object with a relevant change.
+// source enqueues the namespaces affected by an object with a relevant change.
 func (w watchedKind) source(from cache.Cache) source.Source {
-	return source.Kind(from, w.object, handler.EnqueueRequestsFromMapFunc(namespaceOf),
+	affected := namespaceOf
+	if w.cluster {
+		affected = reservedNamespaces(from)
+	}
+	return source.Kind(from, w.object, handler.EnqueueRequestsFromMapFunc(affected),
 		predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				return w.relevant == nil || w.relevant(e.ObjectOld, e.ObjectNew)
@@ -59,11 +65,38 @@ func namespaceOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
+// reservedNamespaces returns a function that lists the namespaces with reservations.
+func reservedNamespaces(from client.Reader) handler.MapFunc {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
+		ledger := &v1alpha1.MigrationReservationList{}
+		if err := from.List(ctx, ledger); err != nil {
+			return nil // the caches stop: no plan follows anyway
+		}
+		names := map[string]bool{}
+		var all []reconcile.Request
+		for i := range ledger.Items {
+			if name := ledger.Items[i].Namespace; !names[name] {
+				names[name] = true
+				all = append(all,
+					reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+			}
+		}
+		return all
+	}
+}
+
 func never(client.Object, client.Object) bool { return false }
 
 func namespaceRelevant(before, now client.Object) bool {
 	return !maps.Equal(before.GetAnnotations(), now.GetAnnotations()) ||
 		before.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero()
+}
+
+// kubeVirtRelevant compares the fields that limits of migrations and estimates use.
+func kubeVirtRelevant(before, now client.Object) bool {
+	a, b := before.(*kubevirtv1.KubeVirt), now.(*kubevirtv1.KubeVirt)
+	return !equality.Semantic.DeepEqual(a.Spec.Configuration, b.Spec.Configuration) ||
+		a.Status.ObservedKubeVirtVersion != b.Status.ObservedKubeVirtVersion
 }
 
 // podRelevant compares pods of the cache, which keeps only the fields that the plan uses.
