@@ -18,7 +18,8 @@ import (
 // NewNamespace returns the handler for UPDATE of Namespaces, without their status. For the
 // annotation of a quota manager it refuses
 //
-//   - a change or removal while a quota under the manager has reservations;
+//   - a change or removal while a quota under the manager has reservations, except for the object
+//     of an ended pod (see [quota.BlocksEdits]);
 //   - a limit lowered below the use;
 //
 // and for the annotation of the maintenance share
@@ -127,9 +128,9 @@ func (c Config) judgeManaged(s quota.Snapshot, is *corev1.Namespace) error {
 		}
 		becomes, err := quota.Base(a.Quota, is, c.Quota)
 		same := err == nil && !removed && equality.Semantic.DeepEqual(a.Base, becomes)
-		if len(a.Reservations) > 0 && !same {
+		if holders := blocking(a.Reservations); len(holders) > 0 && !same {
 			return refuseReserved("annotation "+c.Quota.ManagerAnnotation+" of namespace "+is.Name+
-				" cannot be changed", a.Reservations)
+				" cannot be changed", holders)
 		}
 		if err != nil {
 			return err

@@ -27,32 +27,37 @@ func managed(q *corev1.ResourceQuota) {
 func TestManagerAnnotation(t *testing.T) {
 	busy := []string{manager, "namespace vms", "migrate-db of VM db"}
 	for name, test := range map[string]struct {
-		quota    *corev1.ResourceQuota
-		was, is  string
-		reserved bool
-		why      []string
+		quota   *corev1.ResourceQuota
+		was, is string
+		ledger  *v1alpha1.MigrationReservation
+		why     []string
 	}{
 		"changed while reserved": {edit(raised(), managed), managed16,
-			`{"limit":{"limitsCpu":"9000m"}}`, true, busy},
-		"removed while reserved":    {edit(raised(), managed), managed16, "", true, busy},
-		"unreadable while reserved": {edit(raised(), managed), managed16, "{", true, busy},
+			`{"limit":{"limitsCpu":"9000m"}}`, reservation(), busy},
+		"removed while reserved":    {edit(raised(), managed), managed16, "", reservation(), busy},
+		"unreadable while reserved": {edit(raised(), managed), managed16, "{", reservation(), busy},
 		"written another way": {edit(raised(), managed), managed16,
-			`{"limit": {"limitsCpu": "8", "limitsMemory": "16384Mi"}, "used": {}}`, true, nil},
-		"of no quota that is managed": {raised(), managed16, "", true, nil},
+			`{"limit": {"limitsCpu": "8", "limitsMemory": "16384Mi"}, "used": {}}`, reservation(), nil},
+		"of no quota that is managed": {raised(), managed16, "", reservation(), nil},
 		"opted out": {edit(edit(raised(), managed), optOut), managed16,
-			"", true, nil},
-		"removed": {edit(quiet(), managed), managed16, "", false, nil},
+			"", reservation(), nil},
+		"removed": {edit(quiet(), managed), managed16, "", nil, nil},
 		"changed": {edit(quiet(), managed), managed16, `{"limit":{"limitsCpu":"5"}}`,
-			false, nil},
+			nil, nil},
 		"below use": {edit(quiet(), managed), managed16, `{"limit":{"limitsCpu":"3"}}`,
-			false, []string{"limits.cpu: 3 is less than the 4", "ResourceQuota default"}},
+			nil, []string{"limits.cpu: 3 is less than the 4", "ResourceQuota default"}},
 		"opted out, below use": {edit(edit(quiet(), managed), optOut), managed16,
-			`{"limit":{"limitsCpu":"3"}}`, false, nil},
+			`{"limit":{"limitsCpu":"3"}}`, nil, nil},
+		"only an ended pod is reserved for": {edit(quiet(), managed, countPods), managed16,
+			`{"limit":{"limitsCpu":"12"}}`, storedPod(), nil},
+		"below use, and an ended pod": {edit(quiet(), managed, countPods), managed16,
+			`{"limit":{"limitsCpu":"3"}}`, storedPod(),
+			[]string{"limits.cpu: 3 is less than the 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{namespace(manager, test.was), test.quota}
-			if test.reserved {
-				objects = append(objects, reservation())
+			if test.ledger != nil {
+				objects = append(objects, test.ledger)
 			}
 			w := newWorld(t, objects...)
 			is := namespace()

@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,6 +43,11 @@ func storedPod() *v1alpha1.MigrationReservation {
 	r.Status.Phase = v1alpha1.PhaseReleasing
 	r.Spec.Pods[0].Charge = list("count/pods", "1")
 	return r
+}
+
+// countPods limits the stored pods of a quota, which charges ended pods.
+func countPods(q *corev1.ResourceQuota) {
+	q.Spec.Hard["count/pods"] = resource.MustParse("10")
 }
 
 func TestQuotaEdits(t *testing.T) {

@@ -188,9 +188,11 @@ func want(t *testing.T, got admission.Response, why ...string) {
 }
 
 // edit returns a changed copy.
-func edit[T client.Object](o T, change func(T)) T {
+func edit[T client.Object](o T, changes ...func(T)) T {
 	out := o.DeepCopyObject().(T)
-	change(out)
+	for _, change := range changes {
+		change(out)
+	}
 	return out
 }
 
