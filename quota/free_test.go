@@ -1,6 +1,8 @@
 package quota_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +62,7 @@ func TestCheckLeavesTheReservedShareAlone(t *testing.T) {
 		t.Errorf("3 CPUs are free: %v", err)
 	}
 	err := a.Check(quota.Reserve(v1alpha1.RoleLauncher, launcher("other", "other", "4", "1Gi")))
-	want := "ResourceQuota quota: limits.cpu: requested 4, free 3 (reserved for 1 migrations: " +
+	want := "ResourceQuota quota: limits.cpu: requested 4, free 3 (reserved for 1 migration: " +
 		"limits.cpu=2)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -69,6 +71,23 @@ func TestCheckLeavesTheReservedShareAlone(t *testing.T) {
 	if err := a.Check(quota.Reserve(v1alpha1.RoleLauncher,
 		launcher("other", "other", "4", "1Gi"))); err != nil {
 		t.Errorf("out of scope: %v", err)
+	}
+}
+
+// TestClaimsAreNamed: VMs that claim room may have a launcher already, and grow.
+func TestClaimsAreNamed(t *testing.T) {
+	accounts := []quota.Account{account(t, snapshot(hard(list("limits.cpu", "3"),
+		list("limits.cpu", "0"))))}
+	one := quota.Reserve(v1alpha1.RoleLauncher, launcher("one", "one", "1", "1Gi"))
+	large := quota.Reserve(v1alpha1.RoleLauncher, launcher("large", "large", "4", "1Gi"))
+	for claims, want := range map[int]string{
+		1: "(claimed by 1 VM that starts or grows: limits.cpu=1)",
+		2: "(claimed by 2 VMs that start or grow: limits.cpu=2)",
+	} {
+		claimed := quota.Claim(accounts, slices.Repeat([]v1alpha1.ReservedPod{one}, claims))
+		if got := quota.Lacking(claimed, large); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: want %s at the end", got, want)
+		}
 	}
 }
 

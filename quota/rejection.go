@@ -54,15 +54,24 @@ func (a Account) shortageError(wants, free corev1.ResourceList, of []corev1.Reso
 			AtLeast(name, wants[name]), AtMost(name, free[name])))
 	}
 	text := fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(lacking, "; "))
-	if len(a.Reservations) > 0 {
-		text += fmt.Sprintf(" (reserved for %d migrations: %s)", len(a.Reservations),
+	if n := len(a.Reservations); n > 0 {
+		text += fmt.Sprintf(" (reserved for %s: %s)", counted(n, "1 migration", "%d migrations"),
 			formatAmounts(a.Reserved))
 	}
-	if a.claimants > 0 {
-		text += fmt.Sprintf(" (claimed by %d VMs without a launcher yet: %s)", a.claimants,
+	if n := a.claimants; n > 0 {
+		text += fmt.Sprintf(" (claimed by %s: %s)",
+			counted(n, "1 VM that starts or grows", "%d VMs that start or grow"),
 			formatAmounts(a.claimed))
 	}
 	return errors.New(text)
+}
+
+// counted returns the text for one, or the format for several, filled with n.
+func counted(n int, one, several string) string {
+	if n == 1 {
+		return one
+	}
+	return fmt.Sprintf(several, n)
 }
 
 var (

@@ -19,7 +19,7 @@ func TestRejections(t *testing.T) {
 		`failed to create virtual machine pod: pods "virt-launcher-a-x" is forbidden: exceeded quota: default, requested: limits.memory=1Gi,pods=1, used: limits.memory=4Gi,pods=4, limited: limits.memory=4Gi,pods=4`: {
 			{Quota: "default", Requested: list("limits.memory", "1Gi", "pods", "1")},
 		},
-		`admission webhook "launchers.guard.mooring.dev" denied the request: exceeded quota: the launcher of VM a does not fit: ResourceQuota default: limits.cpu: requested 2, free 500m; pods: requested 1, free 0 (reserved for 1 migrations: pods=1); ResourceQuota other: requests.memory: requested 1Gi, free 0`: {
+		`admission webhook "launchers.guard.mooring.dev" denied the request: exceeded quota: the launcher of VM a does not fit: ResourceQuota default: limits.cpu: requested 2, free 500m; pods: requested 1, free 0 (reserved for 1 migration: pods=1); ResourceQuota other: requests.memory: requested 1Gi, free 0`: {
 			{Quota: "default", Requested: list("limits.cpu", "2", "pods", "1")},
 			{Quota: "other", Requested: list("requests.memory", "1Gi")},
 		},

@@ -126,10 +126,10 @@ func TestReservedQuotaIsKept(t *testing.T) {
 
 	second := newVM(ns, "second", kubevirtv1.RunStrategyAlways)
 	wantRefusal(t, c.Client.Create(t.Context(), second.DeepCopy()),
-		"virtualmachines.guard.mooring.dev", "reserved for 1 migrations")
+		"virtualmachines.guard.mooring.dev", "reserved for 1 migration")
 	launcher := copyByHand(c.Launchers(t, vmi)[0])
 	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "launchers.guard.mooring.dev",
-		"exceeded quota", "reserved for 1 migrations")
+		"exceeded quota", "reserved for 1 migration")
 	// only virt-controller may set this label
 	launcher.Labels[kubevirtv1.MigrationJobLabel] = r.Name
 	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "launchers.guard.mooring.dev")

@@ -215,7 +215,7 @@ func TestReservedShare(t *testing.T) {
 	}{
 		"fits beside": {[]client.Object{namespace(), full, reservation()}, "3Gi", nil},
 		"would take of it": {[]client.Object{namespace(), full, reservation()}, "4Gi",
-			[]string{"free 8Gi", "reserved for 1 migrations"}},
+			[]string{"free 8Gi", "reserved for 1 migration"}},
 		"no reservation":       {[]client.Object{namespace(), full}, "4Gi", nil},
 		"the migrations' half": {[]client.Object{half, quiet()}, "1Gi", []string{"free 0"}},
 	} {
