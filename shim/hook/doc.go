@@ -8,4 +8,4 @@
 // [headroom]: https://pkg.go.dev/github.com/mooring-vm/mooring/shim/headroom
 package hook
 
-//go:generate go -C internal/generate run . .. info/info.proto v1alpha3/callbacks.proto
+//go:generate go -C ../../hack/protogen run . ../../shim/hook/internal info/info.proto v1alpha3/callbacks.proto

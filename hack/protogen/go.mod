@@ -1,4 +1,4 @@
-module github.com/mooring-vm/mooring/shim/hook/internal/generate
+module github.com/mooring-vm/mooring/hack/protogen
 
 go 1.26.0
 

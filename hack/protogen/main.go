@@ -1,4 +1,4 @@
-// Command generate compiles the .proto files of a folder without protoc. It writes the output of
+// Command protogen compiles the .proto files of a folder without protoc. It writes the output of
 // protoc-gen-go and protoc-gen-go-grpc beside each file. It is a separate module, so the root
 // module does not need its requirements.
 package main
@@ -20,7 +20,7 @@ import (
 
 func main() {
 	if err := run(context.Background(), os.Args[1], os.Args[2:]); err != nil {
-		slog.Error("generate", "error", err)
+		slog.Error("protogen", "error", err)
 		os.Exit(1)
 	}
 }
