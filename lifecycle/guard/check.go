@@ -17,6 +17,7 @@ type finding struct {
 	seen    string
 	status  agentapi.Status // empty: unchanged
 	message string
+	failed  error           // why a repair failed
 	event   *agentapi.Event // recorded when the status changes,
 	repair  bool            // or after a repair, at most once per repairEvery
 }
@@ -25,27 +26,30 @@ type finding struct {
 // program keeps lowering its limit.
 const repairEvery = 10 * time.Minute
 
-// check checks one launcher. It marks a launcher that is gone as stopped, because a restarted
-// runtime does not report every exit.
-func (g *Guard) check(containerID string) {
+// check checks one launcher. requireAll: every process needs the granted memory-lock limit. It
+// marks a launcher that is gone as stopped, because a restarted runtime does not report every exit.
+func (g *Guard) check(containerID string, requireAll bool) error {
 	l, ok := g.Registry.Find(containerID)
 	if !ok || l.State != agentapi.StateRunning || l.Container.PID == 0 {
-		return
+		return fmt.Errorf("container %s does not run: %w", containerID, host.ErrGone)
 	}
 	log := g.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name,
 		"pid", l.Container.PID)
 	cgroup, err := g.locate(l)
 	if err == nil {
-		err = g.checkSettings(l, cgroup, log)
+		var lock finding
+		if lock, err = g.checkSettings(l, cgroup, requireAll, log); err == nil {
+			return lock.failed
+		}
 	}
-	switch {
-	case errors.Is(err, host.ErrGone):
+	if errors.Is(err, host.ErrGone) {
 		log.Debug("launcher is gone", "error", err)
 		g.Registry.SetState(containerID, agentapi.StateStopped, 0)
-	case err != nil:
-		log.Warn("cannot check launcher", "error", err)
-		g.publish(l, cgroup, unknown(l, err), log)
+		return err
 	}
+	log.Warn("cannot check launcher", "error", err)
+	g.publish(l, cgroup, unknown(l, err), log)
+	return err
 }
 
 // Gone reports whether the kernel proves that no process of the launcher runs. A failed request is
@@ -99,11 +103,13 @@ func (g *Guard) processes(cgroup string) ([]host.Process, error) {
 	return procs, err
 }
 
-// checkSettings checks all settings of a launcher.
-func (g *Guard) checkSettings(l registry.Launcher, cgroup string, log *slog.Logger) error {
-	lock, err := g.checkMemlock(l, cgroup)
+// checkSettings checks all settings of a launcher. It returns the finding about the memory lock.
+func (g *Guard) checkSettings(
+	l registry.Launcher, cgroup string, requireAll bool, log *slog.Logger,
+) (finding, error) {
+	lock, err := g.checkMemlock(l, cgroup, requireAll)
 	if err != nil {
-		return err
+		return finding{}, err
 	}
 	findings := []finding{lock}
 	for _, s := range l.Settings {
@@ -112,7 +118,7 @@ func (g *Guard) checkSettings(l registry.Launcher, cgroup string, log *slog.Logg
 		}
 	}
 	g.publish(l, cgroup, findings, log)
-	return nil
+	return lock, nil
 }
 
 func unknown(l registry.Launcher, err error) []finding {

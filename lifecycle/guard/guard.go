@@ -50,11 +50,14 @@ type Guard struct {
 	queued map[string]bool // container IDs
 	order  []string
 	wake   chan struct{}
+
+	requirements chan requirement
 }
 
 // New returns a guard. Run starts its work.
 func New(cfg Config) *Guard {
-	return &Guard{Config: cfg, queued: map[string]bool{}, wake: make(chan struct{}, 1)}
+	return &Guard{Config: cfg, queued: map[string]bool{}, wake: make(chan struct{}, 1),
+		requirements: make(chan requirement)}
 }
 
 // Enqueue queues a check of the launcher with this container ID, unless it is already queued. It
@@ -91,7 +94,7 @@ func (g *Guard) EnqueueAll() {
 	}
 }
 
-// Run checks queued launchers until ctx is done.
+// Run checks queued launchers, and those of Require, until ctx is done.
 func (g *Guard) Run(ctx context.Context) {
 	var round <-chan time.Time
 	if g.Interval > 0 {
@@ -100,12 +103,20 @@ func (g *Guard) Run(ctx context.Context) {
 		round = ticker.C
 	}
 	for ctx.Err() == nil {
+		select {
+		case r := <-g.requirements:
+			g.answer(r)
+			continue
+		default:
+		}
 		if id, ok := g.pop(); ok {
-			g.check(id)
+			_ = g.check(id, false) // the registry has the result
 			continue
 		}
 		select {
 		case <-ctx.Done():
+		case r := <-g.requirements:
+			g.answer(r)
 		case <-g.wake:
 		case <-round:
 			g.EnqueueAll()

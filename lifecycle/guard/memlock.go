@@ -39,10 +39,13 @@ type lockScan struct {
 }
 
 // checkMemlock compares the memory-lock limits of a container's processes with the launcher's
-// limit, and raises them if allowed. ErrGone: no process remains.
-func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error) {
+// limit, and raises them if allowed. requireAll: every process needs the limit. ErrGone: no process
+// remains.
+func (g *Guard) checkMemlock(
+	l registry.Launcher, cgroup string, requireAll bool,
+) (finding, error) {
 	s := lockScan{
-		kernel: g.Kernel, repair: g.Repair != nil && g.Repair(), known: map[host.Process]bool{}, vms: l.VMLocks(),
+		kernel: g.Kernel, repair: g.repairs(), known: map[host.Process]bool{}, vms: l.VMLocks(),
 		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
 		extra:  map[host.Process]host.Limit{}, launcher: l.Container.PID, inherited: host.Unlimited,
 	}
@@ -53,6 +56,7 @@ func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error
 	if s.requireAll, err = g.requiresAll(l, cgroup, s.want); err != nil {
 		return finding{}, err
 	}
+	s.requireAll = s.requireAll || requireAll
 	for range maxRounds {
 		fresh, err := s.scanNew(g, cgroup)
 		if err != nil {
@@ -73,6 +77,9 @@ func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error
 	}
 	return f, nil
 }
+
+// repairs reports whether the policy lets the guard raise limits.
+func (g *Guard) repairs() bool { return g.Repair != nil && g.Repair() }
 
 // requiresAll reports whether every process needs the launcher's limit. The container's first
 // process shows whether the limit took effect. If it did, a process with a lower limit lowered it
@@ -196,6 +203,9 @@ func (s *lockScan) evaluate(f *finding, l registry.Launcher) {
 			Message: s.summary()}
 	default:
 		f.status, f.message = agentapi.StatusDiffers, s.message()
+		if s.failed != nil {
+			f.failed = errors.New(f.message)
+		}
 		f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonLimitMissing,
 			Message: s.summary()}
 	}
