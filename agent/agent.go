@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-vm/mooring/agent/admin"
 	"github.com/mooring-vm/mooring/agent/metrics"
+	"github.com/mooring-vm/mooring/agent/nodehook"
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
@@ -58,7 +59,8 @@ type Agent struct {
 	supervision *supervision // nil if the kernel cannot track processes
 	trackerErr  error        // the reason for a nil supervision
 	tracker     *tracker
-	domainNames *domainNames // nil without a libvirt of the node
+	domainNames *domainNames     // nil without a libvirt of the node
+	nodeHooks   *nodehook.Server // nil without a socket for them
 }
 
 // New makes an agent, opens its sockets, and loads the programs of the tracker. Until Run it
@@ -200,7 +202,10 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 
 func (a *Agent) listen(ctx context.Context) (err error) {
 	a.listeners, err = listenOn(ctx, filepath.Join(a.config.Root, socketName), a.config.Listen)
-	return err
+	if err != nil {
+		return err
+	}
+	return a.listenForNodeHooks(ctx)
 }
 
 func (a *Agent) registerMetrics(context.Context) error {

@@ -128,6 +128,8 @@ func TestNewFails(t *testing.T) {
 			`--listen "127.0.0.1:none"`},
 		"no kubeconfig": {func(c *Config) { c.Kubeconfig = c.Policy + "-missing" },
 			"policy.yaml-missing"},
+		"hooks without pods": {func(c *Config) { c.NodeHookSocket = c.Policy + ".sock" },
+			"policy.yaml.sock\": want --kubeconfig, too"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

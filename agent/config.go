@@ -35,8 +35,12 @@ type Config struct {
 	Kubeconfig  string
 	NodeName    string
 	BPFDir      string // directory for pins in a bpf file system; empty: no pins
-	LogLevel    slog.Level
-	LogFormat   string
+
+	// NodeHookSocket is the socket for KubeVirt's node hooks; empty: none.
+	NodeHookSocket string
+
+	LogLevel  slog.Level
+	LogFormat string
 
 	// Proc and Cgroup are the mount points of procfs and of the cgroup v2 hierarchy. Only tests
 	// change them.
@@ -80,6 +84,9 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 			"the agent writes no Events, and rules that name service accounts refuse")
 	flags.StringVar(&c.NodeName, "node-name", c.NodeName,
 		"name of this node in Kubernetes (default: the host name)")
+	flags.StringVar(&c.NodeHookSocket, "node-hook-socket", c.NodeHookSocket,
+		"socket for the node hooks of KubeVirt 1.9 (gate Plugins), where the Plugin names it;\n"+
+			"needs --kubeconfig; empty for none")
 	c.addTrackerFlag(flags)
 	c.addLogFlags(flags)
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/mooring-vm/mooring/agent/admin"
 )
 
-// listeners are the agent's own socket and its TCP port for metrics. The port may be nil.
+// listeners are the agent's own socket, its TCP port for metrics, and the socket for node hooks.
+// The last two may be nil.
 type listeners struct {
-	socket, side net.Listener
+	socket, side, hooks net.Listener
 }
 
 func listenOn(ctx context.Context, socket, side string) (listeners, error) {
@@ -31,7 +32,7 @@ func listenOn(ctx context.Context, socket, side string) (listeners, error) {
 
 func (l listeners) close() error {
 	var errs []error
-	for _, each := range []net.Listener{l.socket, l.side} {
+	for _, each := range []net.Listener{l.socket, l.side, l.hooks} {
 		if each != nil {
 			errs = append(errs, each.Close())
 		}

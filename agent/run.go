@@ -85,6 +85,11 @@ func (a *Agent) startWorkers(ctx context.Context, s *stage) {
 	}
 	s.do(a.plugin.Run)
 	s.run((&podserver.Server{Dirs: a.podDirs, Pods: a.pods, Logger: a.logger}).Run)
+	if a.nodeHooks != nil {
+		s.run(func(ctx context.Context) error {
+			return a.nodeHooks.Serve(ctx, a.listeners.hooks)
+		})
+	}
 	if a.kube != nil {
 		s.do(a.kube.pods.Run)
 		s.do(a.kube.policies.Run)

@@ -33,6 +33,7 @@ type Metrics struct {
 	kubeEvents    *prometheus.CounterVec
 	vmActions     *prometheus.CounterVec
 	hintsDropped  prometheus.Counter
+	nodeHooks     *prometheus.CounterVec
 }
 
 // New returns metrics in a new registry, together with the metrics of the Go runtime and of
@@ -71,11 +72,13 @@ func New(build Build) *Metrics {
 		hintsDropped: counter("hints_dropped_total",
 			"Kernel events dropped because too many were waiting. A full scan finds the same "+
 				"facts."),
+		nodeHooks: counters("node_hooks_total", "Calls of node hooks by KubeVirt, by hook point "+
+			"and result.", "hook", "status"),
 	}
 	m.registry.MustRegister(
 		m.requests, m.duration, m.decisions, m.synchronized, m.disconnects, m.abandoned, m.events,
 		m.checks, m.changes, m.checksDropped, m.kubeEvents, m.vmActions, m.hintsDropped,
-		buildInfo(build),
+		m.nodeHooks, buildInfo(build),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

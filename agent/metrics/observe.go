@@ -2,8 +2,10 @@ package metrics
 
 import (
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/mooring-vm/mooring/agent/nodehook"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle/guard"
@@ -54,6 +56,17 @@ func actionStatus(err error) string {
 func (m *Metrics) NotificationsDropped() {
 	m.hintsDropped.Inc()
 }
+
+// NodeHook counts a call of a node hook by its result. Hook points that the agent does not serve
+// count as one, because they come from a client.
+func (m *Metrics) NodeHook(hook string, err error) {
+	if !slices.Contains(nodeHooks(), hook) {
+		hook = "other"
+	}
+	m.nodeHooks.WithLabelValues(hook, actionStatus(err)).Inc()
+}
+
+func nodeHooks() []string { return []string{nodehook.PreVMStart, nodehook.PostMigrationTarget} }
 
 // KubeEvent counts an event for Kubernetes by its outcome.
 func (m *Metrics) KubeEvent(status string) {

@@ -43,6 +43,11 @@ func (m *Metrics) startAtZero() {
 			m.vmActions.WithLabelValues(action, status)
 		}
 	}
+	for _, hook := range nodeHooks() {
+		for _, status := range []string{"ok", "error"} {
+			m.nodeHooks.WithLabelValues(hook, status)
+		}
+	}
 }
 
 func (m *Metrics) eventsAtZero(kind agentapi.EventType, reasons ...agentapi.Reason) {
