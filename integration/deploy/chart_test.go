@@ -93,6 +93,12 @@ func TestValuesAreChecked(t *testing.T) {
 			[]string{"apiServerPorts", "1"}},
 		"clean-up below an agent": {[]string{"--set=nodeCleanup.enabled=true"},
 			[]string{"agent.enabled=false"}},
+		"plugin API of KubeVirt 1.7": {[]string{"--set=kubevirt.plugin.enabled=true"},
+			[]string{"plugin.kubevirt.io/v1alpha1", "want KubeVirt 1.9"}},
+		"plugin without an agent": {withPlugin("--set=agent.enabled=false"),
+			[]string{"agent.enabled is false", "want kubevirt.plugin.enabled=false"}},
+		"plugin's strategy": {withPlugin("--set=kubevirt.plugin.failureStrategy=Retry"),
+			[]string{"failureStrategy", "Fail", "Ignore"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

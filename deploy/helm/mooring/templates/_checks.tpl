@@ -3,6 +3,7 @@
 {{- include "mooring.checkNamespace" . -}}
 {{- include "mooring.checkReplicas" . -}}
 {{- include "mooring.checkContainerd" . -}}
+{{- include "mooring.checkPlugin" . -}}
 {{- include "mooring.checkSetters" . -}}
 {{- end }}
 
@@ -25,6 +26,17 @@
 {{- end -}}
 {{- if and .Values.containerd.restart .Release.IsInstall -}}
 {{- fail "containerd.restart: the first installation would restart containerd on all nodes at once: install without it, then run `helm upgrade` with it, which restarts agent.maxUnavailable nodes at a time (helm template: --is-upgrade)" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "mooring.checkPlugin" -}}
+{{- if .Values.kubevirt.plugin.enabled -}}
+{{- if not .Values.agent.enabled -}}
+{{- fail "kubevirt.plugin.enabled: agent.enabled is false, and without the agent VMs with a memory-lock annotation would not start: want kubevirt.plugin.enabled=false" -}}
+{{- end -}}
+{{- if not (.Capabilities.APIVersions.Has "plugin.kubevirt.io/v1alpha1/Plugin") -}}
+{{- fail "kubevirt.plugin.enabled: the cluster does not know plugin.kubevirt.io/v1alpha1 Plugin: want KubeVirt 1.9, or kubevirt.plugin.enabled=false (helm template: --api-versions plugin.kubevirt.io/v1alpha1/Plugin)" -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

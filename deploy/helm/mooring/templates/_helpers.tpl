@@ -74,6 +74,15 @@ annotations:
 {{- if eq .Values.mode "enforce" }}{{ .Values.webhooks.failurePolicy }}{{ else }}Ignore{{ end -}}
 {{- end }}
 
+{{/* The directory of plugins' sockets, at its path in virt-handler, and the agent's socket. */}}
+{{- define "mooring.pluginSockets" -}}
+/var/run/kubevirt/plugins
+{{- end }}
+
+{{- define "mooring.pluginSocket" -}}
+{{ include "mooring.pluginSockets" . }}/mooring.sock
+{{- end }}
+
 {{/* Whether the controller looks for VMs to halt: the last of its flags counts. */}}
 {{- define "mooring.halts" -}}
 {{- $halts := true -}}
