@@ -26,11 +26,12 @@ const (
 	defaultVersion = "1.7"
 )
 
+// Minor is the chosen version of KubeVirt without its patch, such as 1.7.
+func Minor() string { return cmp.Or(os.Getenv(EnvVersion), defaultVersion) }
+
 // Components is the directory of the module with the programs, for the chosen version. This package
 // and hack/kubevirtnode have such modules.
-func Components() string {
-	return filepath.Join("components", cmp.Or(os.Getenv(EnvVersion), defaultVersion))
-}
+func Components() string { return filepath.Join("components", Minor()) }
 
 // programs are the names of the binary. The modules in components/ define their code.
 func programs() []string {

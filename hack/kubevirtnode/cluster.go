@@ -19,22 +19,6 @@ import (
 // Bind one to vfio-pci first.
 const DeviceResource = "example.org/nic"
 
-// configuration of KubeVirt: no KVM, time for migrations, and CPU limits for its helper containers.
-// With the default of 10 to 15 thousandths of a CPU, each needs half a minute to start on an
-// emulated node.
-const configuration = `{
-  "developerConfiguration": {"useEmulation": true, "featureGates": ["Sidecar", "HostDevices"]},
-  "migrations": {"completionTimeoutPerGiB": 3600, "progressTimeout": 3600},
-  "permittedHostDevices": {"pciHostDevices": [
-    {"pciVendorSelector": "8086:10D3", "resourceName": "` + DeviceResource + `"}
-  ]},
-  "supportContainerResources": [
-    {"type": "container-disk", "resources": {"limits": {"cpu": "2", "memory": "40M"}}},
-    {"type": "guest-console-log", "resources": {"limits": {"cpu": "2", "memory": "60M"}}},
-    {"type": "sidecar", "resources": {"limits": {"cpu": "2", "memory": "64M"}}}
-  ]
-}`
-
 // Options of Start.
 type Options struct {
 	// Nodes is the number of nodes, from 1 to MaxNodes. 0 means 1.
@@ -118,7 +102,7 @@ func (c *Cluster) startPlane(ctx context.Context, log *slog.Logger) (err error) 
 		return err
 	}
 	c.KubeVirt, err = kubevirt.Start(ctx, c.Plane, kubevirt.Options{Log: log, LauncherImage: Image,
-		Configuration: configuration})
+		Configuration: configuration()})
 	if err != nil {
 		return err
 	}
