@@ -152,12 +152,17 @@ func libvirtDomain(d tie.Domain) libvirt.Domain {
 // still runs in the given process.
 func (d *domains) Shutdown(ctx context.Context, domain tie.Domain) error {
 	stillRuns := func() error { return d.records.Runs(libvirtDomain(domain)) }
-	err := d.daemon.Shutdown(ctx, domain.UUID, stillRuns)
+	return shutdownError(domain.Name, d.daemon.Shutdown(ctx, domain.UUID, stillRuns))
+}
+
+// shutdownError translates the error of a shutdown request for the supervisor, which repeats a
+// request without an answer.
+func shutdownError(domain string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, libvirt.ErrNoDomain) || errors.Is(err, libvirt.ErrOtherProcess) {
 		err = fmt.Errorf("%w: %w", supervisor.ErrNoDomain, err)
 	}
-	if err != nil {
-		return fmt.Errorf("ask libvirt to shut domain %s down: %w", domain.Name, err)
-	}
-	return nil
+	return fmt.Errorf("ask libvirt to shut domain %s down: %w", domain, err)
 }
