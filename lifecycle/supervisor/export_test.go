@@ -11,3 +11,8 @@ func (s *Supervisor) ExitReasons() (count int) {
 	}
 	return count
 }
+
+// HasLeft calls hasLeft.
+func (s *Supervisor) HasLeft(p Tracked, cgroups map[uint64]string) bool {
+	return s.hasLeft(p, cgroups)
+}

@@ -61,12 +61,15 @@ func TestReusedCgroupDelaysNoStopConfirmation(t *testing.T) {
 		const uuid = "a4e2f9d1-6f06-4c8b-9d8f-5a1c2b3d4e5f"
 		l := r.launch("vm", withDomain)
 		vm := r.startDomain(vmScope + "/emulator")
+		// keeps the cgroup until the other VM starts
+		helper := r.startProcess(vmScope + "/emulator")
 		r.exit(vm, "exit code 0")
 		r.domains.Forget(domainUUID)
 		other := r.startProcess(vmScope + "/emulator")
 		r.kernel.SetArguments(other.PID, "qemu-system-x86_64", "-uuid", uuid)
 		r.domains.Run(tie.Domain{Name: "two", UUID: uuid, PID: other.PID})
 		r.ProcessEvent(r.tracker.Exec(other, "qemu-system-x86_64"))
+		r.kernel.Exit(helper.PID)
 		r.requestStop(l)
 		r.advance(time.Minute)
 		if r.stopRequested(l) {

@@ -23,8 +23,12 @@ func TestStaleRecordWithAReusedPID(t *testing.T) {
 		"wrapper of an emulator":   {args: []string{"sh", "/opt/wrapper", "-uuid", domainUUID}},
 		"hidden":                   {},
 		"younger and hidden":       {younger: true, confirmed: true},
-		"hidden emulator":          {executed: "qemu-kvm"},
-		"younger hidden emulator":  {executed: "qemu-kvm", younger: true, confirmed: true},
+		"emulator of another VM": {
+			args:     []string{"qemu-kvm", "-uuid", "a4e2f9d1-6f06-4c8b-9d8f-5a1c2b3d4e5f"},
+			executed: "qemu-kvm", confirmed: true,
+		},
+		"hidden emulator":         {executed: "qemu-kvm"},
+		"younger hidden emulator": {executed: "qemu-kvm", younger: true, confirmed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &hangingArguments{blocked: map[int]chan struct{}{}}

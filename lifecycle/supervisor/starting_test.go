@@ -278,10 +278,21 @@ func TestDomainStartedByHandWhileSuspended(t *testing.T) {
 
 // The agent hangs. The fence has recorded that the launcher was alive when the domain started.
 func TestFenceObservationAssignsDomain(t *testing.T) {
-	for name, observe := range map[string]func(tie *tie.Tie, now host.Boottime){
-		"launcher alive": func(tie *tie.Tie, now host.Boottime) { tie.AliveAt = now },
-		"launcher ended": func(tie *tie.Tie, now host.Boottime) {
-			tie.LauncherGone, tie.LauncherGoneAt = "its first process has ended", now
+	for name, c := range map[string]struct {
+		observe func(tie *tie.Tie, now host.Boottime)
+		lives   bool // the launcher
+		stopped bool // its VM
+	}{
+		"launcher alive": {
+			observe: func(tie *tie.Tie, now host.Boottime) { tie.AliveAt = now },
+			stopped: true,
+		},
+		"launcher ended":                        {observe: observeEnd, stopped: true},
+		"launcher ended, and its process lives": {observe: observeEnd, lives: true},
+		"another process of the container alive": {
+			observe: func(tie *tie.Tie, now host.Boottime) {
+				tie.AliveAt, tie.LauncherProcess = now, &host.Process{PID: 7, StartTime: 1}
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,19 +307,26 @@ func TestFenceObservationAssignsDomain(t *testing.T) {
 				suspended.Store(int64(time.Minute))
 				vm := r.startProcess("/machine/x")
 				suspended.Add(int64(time.Second))
-				r.storeFenceObservation(l, observe)
-				r.kernel.Exit(l.process.PID)
+				r.storeFenceObservation(l, c.observe)
+				if !c.lives {
+					r.kernel.Exit(l.process.PID)
+				}
 				suspended.Add(int64(time.Minute))
 				r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
 				r.executeEmulator(vm)
 				r.Reconciled()
 				r.advance(gracePeriod + 2*termPeriod)
-				if r.alive(vm) || absences.Load() == 0 {
+				if r.alive(vm) == c.stopped || absences.Load() == 0 {
 					t.Errorf("VM alive: %t, %d calls of AfterAbsence", r.alive(vm), absences.Load())
 				}
 			})
 		})
 	}
+}
+
+// observeEnd is an observation of the launcher's end.
+func observeEnd(tie *tie.Tie, now host.Boottime) {
+	tie.LauncherGone, tie.LauncherGoneAt = "its first process has ended", now
 }
 
 // storeFenceObservation changes a stored tie as the fence does.
