@@ -34,9 +34,14 @@ func (p *Program) memlockCommand() *cobra.Command {
 			"VirtualMachineInstance or VirtualMachine (--vmi): the launcher's overhead in\n" +
 			"that version of KubeVirt plus the guest's largest memory, if the VM has VFIO\n" +
 			"devices, SEV, real time or a required lock. With both: the larger limit.\n\n" +
-			"FILE may be - for standard input. With -o json, limitBytes is null without a\n" +
-			"limit, and libvirt's value for unlimited, 9007199254740991, if unlimited is\n" +
-			"true.",
+			"The answer is unknown if a device may be missing from the file: a network\n" +
+			"binding plugin or a hook sidecar of a VMI, a network or a QEMU argument of a\n" +
+			"domain. The limit is then a lower bound. The XML of the running domain has\n" +
+			"most of them.\n\n" +
+			"FILE may be - for standard input. With -o json, verdict is limit, unlimited,\n" +
+			"none needed or unknown, and unknown lists the missing inputs. limitBytes is\n" +
+			"null without a limit, and libvirt's value for unlimited, 9007199254740991, if\n" +
+			"unlimited is true.",
 		Example: "  virsh dumpxml db | " + p.displayName() + " memlock --domain -\n" +
 			"  " + p.displayName() + " memlock --vmi vmi.yaml --kubevirt-version 1.7 --ratio 1.5 " +
 			"-o json",
@@ -92,13 +97,18 @@ func (o memlockOptions) check() error {
 	return nil
 }
 
+// compute computes the limit. With both files, the domain XML shows the devices from plugins and
+// hooks of the VMI.
 func (o memlockOptions) compute(in io.Reader) (memlock.Result, error) {
-	var libvirt memlock.Result
-	var err error
-	if o.domain != "" {
-		if libvirt, err = o.ofDomain(in); err != nil || o.vmi == "" {
-			return libvirt, err
-		}
+	switch {
+	case o.vmi == "":
+		return o.ofDomain(in)
+	case o.domain == "":
+		return o.ofVMI(in)
+	}
+	libvirt, err := o.ofDomain(in)
+	if err != nil {
+		return memlock.Result{}, err
 	}
 	own, err := o.ofVMI(in)
 	if err != nil {
@@ -136,8 +146,9 @@ func largestLimit(def domain.Definition) (memlock.Result, error) {
 	if err != nil || now.Covers(full) {
 		return now, err
 	}
-	full.Reason += "; this is for the full <maxMemory>, and the domain needs " + limitText(now) +
-		" now"
+	now.Unknown = nil // full has them
+	full.Reason += fmt.Sprintf("; this is for the full <maxMemory>, and the domain needs %s now",
+		now)
 	return full, nil
 }
 

@@ -14,11 +14,13 @@ const libvirtUnlimited = 9007199254740991
 
 // memlockJSON is the output of `memlock -o json`: a stable contract.
 type memlockJSON struct {
-	LimitBytes *int64 `json:"limitBytes"` // null: no limit needed
-	Unlimited  bool   `json:"unlimited"`
+	Verdict    memlock.Verdict `json:"verdict"`
+	LimitBytes *int64          `json:"limitBytes"` // null: none needed, or no lower bound known
+	Unlimited  bool            `json:"unlimited"`
 	// never null; their sum is limitBytes, unless unlimited
-	Terms  []memlockTermJSON `json:"terms"`
-	Reason string            `json:"reason"`
+	Terms   []memlockTermJSON `json:"terms"`
+	Reason  string            `json:"reason"`
+	Unknown []string          `json:"unknown"` // never null; why limitBytes is a lower bound
 }
 
 type memlockTermJSON struct {
@@ -27,7 +29,8 @@ type memlockTermJSON struct {
 }
 
 func newMemlockJSON(r memlock.Result) memlockJSON {
-	out := memlockJSON{Unlimited: r.Unlimited, Terms: []memlockTermJSON{}, Reason: r.Reason}
+	out := memlockJSON{Verdict: r.Verdict(), Unlimited: r.Unlimited, Terms: []memlockTermJSON{},
+		Reason: r.Reason, Unknown: append([]string{}, r.Unknown...)}
 	if r.Required {
 		out.LimitBytes = &r.Bytes
 	}
@@ -42,7 +45,7 @@ func newMemlockJSON(r memlock.Result) memlockJSON {
 }
 
 func writeMemlock(w io.Writer, r memlock.Result) error {
-	rows := [][]string{{"Limit:", limitText(r)}, {"Reason:", r.Reason}}
+	rows := [][]string{{"Limit:", r.String()}, {"Reason:", r.Reason}}
 	if err := table(w, rows); err != nil || len(r.Terms) == 0 {
 		return err
 	}
@@ -52,18 +55,4 @@ func writeMemlock(w io.Writer, r memlock.Result) error {
 		rows = append(rows, []string{"  " + t.Name, api.Bytes(t.Bytes).String()})
 	}
 	return table(w, rows)
-}
-
-func limitText(r memlock.Result) string {
-	switch {
-	case !r.Required:
-		return "none needed"
-	case r.Unlimited:
-		return api.Unlimited
-	}
-	bytes := fmt.Sprintf("%d bytes", r.Bytes)
-	if text := api.Bytes(r.Bytes).String(); text != fmt.Sprint(r.Bytes) {
-		return fmt.Sprintf("%s (%s)", text, bytes)
-	}
-	return fmt.Sprintf("%s (%.2f GiB)", bytes, float64(r.Bytes)/(1<<30))
 }

@@ -13,14 +13,18 @@ type Term struct {
 	Bytes int64
 }
 
-// Result is a computed limit. If Required is false, there is no limit to set, and only Reason has a
-// value.
+// Result is a computed limit. If Required is false, there is no limit to set, and only Reason and
+// Unknown have values.
 type Result struct {
 	Required  bool   // there is a limit to set
 	Unlimited bool   // the limit is infinite; Bytes is 0 and there are no Terms
 	Bytes     int64  // otherwise the limit, the sum of Terms
 	Terms     []Term // the summands of Bytes
 	Reason    string // for people, one sentence
+
+	// Unknown lists the missing inputs for people: each says why the VM may need more than Bytes.
+	// Empty: the computation had every input.
+	Unknown []string
 
 	// Libvirt is libvirt's limit for the VM's devices, and the annotated value. A VM process with
 	// this limit works. 0: the VM has no devices, and its process needs Bytes.
@@ -41,7 +45,8 @@ func Infinite(reason string) Result {
 	return Result{Required: true, Unlimited: true, Reason: reason}
 }
 
-// Covers reports whether r lets a process lock at least as much as o.
+// Covers reports whether r lets a process lock at least as much as o. It compares the limits only,
+// not the missing inputs.
 func (r Result) Covers(o Result) bool {
 	switch {
 	case !o.Required || r.Unlimited:

@@ -1,6 +1,10 @@
 package memlock
 
-import "github.com/mooring-vm/mooring/api"
+import (
+	"slices"
+
+	"github.com/mooring-vm/mooring/api"
+)
 
 // Demand holds the inputs of a VM's memory lock, in the words of KubeVirt's VEP 144
 // (https://github.com/kubevirt/enhancements, veps/sig-compute/144-memory-lock-rlimits).
@@ -63,12 +67,15 @@ func VEP144(d Demand, reason string) (Result, error) {
 	return atLeast(d.Libvirt, r), nil
 }
 
-// atLeast returns r, or libvirt's limit where r does not cover that.
+// atLeast returns r, or libvirt's limit where r does not cover that. The result lacks the missing
+// inputs of both.
 func atLeast(libvirt, r Result) Result {
-	if r.Covers(libvirt) {
-		return r
+	unknown := slices.Concat(r.Unknown, libvirt.Unknown)
+	if !r.Covers(libvirt) {
+		r = libvirt
 	}
-	return libvirt
+	r.Unknown = unknown
+	return r
 }
 
 // larger returns a copy of the terms with the larger total.

@@ -4,21 +4,6 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// chain is a disk image and its backing images. libvirtxml does not read NVMe controllers among the
-// backing images.
-type chain struct {
-	Type         string `xml:"type,attr"`
-	BackingStore *chain `xml:"backingStore"`
-}
-
-func decodeChains(text []byte) ([]chain, error) {
-	var d struct {
-		Disks []chain `xml:"devices>disk"`
-	}
-	err := newDecoder(text).Decode(&d)
-	return d.Disks, err
-}
-
 // countDisks counts disks as libvirt does. A disk counts once for all NVMe controllers in its
 // chain, but for each of its vDPA images.
 func (def *Definition) countDisks(disks []chain) {

@@ -30,6 +30,14 @@ type Definition struct {
 	// adds fewer if several of these devices share an IOMMU group of the host.
 	HostBridges int
 
+	// Networks are the networks of interfaces with an unknown device. libvirt takes it from the
+	// network's pool when the domain starts.
+	Networks []string
+
+	// Arguments are arguments from <qemu:commandline> that may pin memory. libvirt does not count
+	// them.
+	Arguments []string
+
 	// NVLink2 is set if a host device is a GPU with an NVLink2 bridge. The XML does not contain
 	// this fact, so Parse leaves it false.
 	NVLink2 bool

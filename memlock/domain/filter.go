@@ -9,7 +9,7 @@ import (
 
 // Elements that a memory lock depends on, at the two upper levels of a domain. Below them every
 // element passes, because neither gaps nor differences of libvirtxml there can prevent the
-// computation. decodeChains reads the disks.
+// computation. decodeRest reads the disks.
 var (
 	domainElements = []string{"memory", "maxMemory", "memtune", "memoryBacking", "os",
 		"cpu", "devices"}

@@ -20,6 +20,9 @@ import (
 // A device with iommufd (libvirt 12.2 and newer) counts like one with VFIO, which is never too
 // little. SEV, real time, USB and SCSI host devices and vhost-user do not count.
 //
+// A device that the XML does not show makes the result unknown, unless <hard_limit> or <locked/>
+// decides.
+//
 // The source is qemuDomainGetMemLockLimitBytes of libvirt, the same from 9.10 to 11.3. The errors
 // are a domain of another hypervisor, and a limit beyond an int64.
 func (def Definition) Limit() (memlock.Result, error) {
@@ -32,7 +35,17 @@ func (def Definition) Limit() (memlock.Result, error) {
 	case def.Locked:
 		return memlock.Infinite("<locked/> is set in <memoryBacking>, " +
 			"and libvirt cannot know how much QEMU needs for itself"), nil
-	case def.KVM && isPPC64(def.Arch):
+	}
+	r, err := def.forHardware()
+	if err == nil && !r.Unlimited {
+		r.Unknown = def.unknown()
+	}
+	return r, err
+}
+
+// forHardware returns libvirt's limit by devices and architecture.
+func (def Definition) forHardware() (memlock.Result, error) {
+	if def.KVM && isPPC64(def.Arch) {
 		return def.forPSeries()
 	}
 	devices := def.devices()

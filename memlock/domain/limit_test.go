@@ -80,7 +80,8 @@ func TestNotDevices(t *testing.T) {
 		"a foreign namespace": pc(`<a:memory xmlns:a='urn:a'>9</a:memory>`),
 		"vhost-user": pc(`<interface type='vhostuser'><source type='unix' path='/tmp/v' ` +
 			`mode='server'/></interface>`),
-		"network":        pc(`<interface type='network'><source network='default'/></interface>`),
+		"network": pc(`<interface type='network'><source network='default' ` +
+			`bridge='virbr0'/></interface>`),
 		"an IOMMU alone": pc(iommu),
 		"SEV":            pc(`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`),
 		"hugepages":      pc(`<memoryBacking><hugepages/></memoryBacking>`),

@@ -32,12 +32,14 @@ func Parse(text []byte) (Definition, error) {
 	if def.Memory, def.MaxMemory, err = sizes(d, isPPC64(def.Arch)); err != nil {
 		return Definition{}, fmt.Errorf("domain XML: %w", err)
 	}
-	chains, err := decodeChains(text)
+	rest, err := decodeRest(text)
 	if err != nil {
 		return Definition{}, fmt.Errorf("domain XML: %w", err)
 	}
-	def.countDisks(chains)
+	def.countDisks(rest.Disks)
 	def.countDevices(d)
+	def.countNetworks(rest.Interfaces)
+	def.findArguments(rest.Arguments)
 	return def, nil
 }
 

@@ -17,8 +17,19 @@ import (
 // With a virtual IOMMU and several devices libvirt needs the guest's memory once for each device.
 // KubeVirt before 1.8.3 does not add that, and the reason says so.
 //
+// A network binding plugin and a hook sidecar can give the domain devices. With one of them the
+// result is unknown, and the domain XML is the better input.
+//
 // The errors are Overhead's, and a VM without memory, with the names of the fields.
 func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
+	r, err := limit(vm, version, ratio)
+	if err == nil {
+		r.Unknown = vm.unknown()
+	}
+	return r, err
+}
+
+func limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 	terms, err := Own(vm, version, ratio)
 	if err != nil {
 		return memlock.Result{}, err
@@ -94,6 +105,24 @@ func (vm VM) conditions() []string {
 	add(vm.CPU.Realtime, "cpu.realtime")
 	add(vm.Memory.LockRequired, "memory.reservedOverhead.memLock")
 	return all
+}
+
+// unknown lists the parts of the domain that the object does not show.
+func (vm VM) unknown() (all []string) {
+	if vm.Plugins != "" {
+		all = append(all, "network binding plugin "+vm.Plugins+
+			" chooses the device of its interface")
+	}
+	if vm.Hooks != "" {
+		all = append(all, UnknownHooks(vm.Hooks))
+	}
+	return all
+}
+
+// UnknownHooks says why hook sidecars make a memory lock unknown. names are their names in quotes,
+// separated by commas.
+func UnknownHooks(names string) string {
+	return "hook sidecar " + names + " can change the domain and its devices"
 }
 
 // requiredReason returns the reason of a required lock.

@@ -26,6 +26,11 @@ type VM struct {
 	SRIOV       int // devices.interfaces with sriov
 	Passt       int // devices.interfaces with passt and without ports
 
+	// Plugins and Hooks are names in quotes, separated by commas: of network binding plugins in
+	// devices.interfaces, and of hook sidecars other than Mooring's. They change the domain in ways
+	// that the object does not show.
+	Plugins, Hooks string
+
 	SEV bool // launchSecurity.sev, also SEV-ES
 	SNP bool // launchSecurity.snp
 

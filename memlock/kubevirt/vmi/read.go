@@ -57,7 +57,7 @@ func readVMI(asJSON []byte) (kubevirt.VM, error) {
 	if err := decode(asJSON, &vmi, "spec"); err != nil {
 		return kubevirt.VM{}, err
 	}
-	return fromSpec((*v1.VirtualMachineInstanceSpec)(&vmi.Spec), "spec")
+	return fromSpec((*v1.VirtualMachineInstanceSpec)(&vmi.Spec), vmi.Metadata.Annotations, "spec")
 }
 
 func readVM(asJSON []byte) (kubevirt.VM, error) {
@@ -80,7 +80,7 @@ func readVM(asJSON []byte) (kubevirt.VM, error) {
 			vm.Spec.Preference.Name, instead)
 	}
 	read, err := fromSpec((*v1.VirtualMachineInstanceSpec)(&vm.Spec.Template.Spec),
-		"spec.template.spec")
+		vm.Spec.Template.Metadata.Annotations, "spec.template.spec")
 	read.Template = err == nil
 	return read, err
 }

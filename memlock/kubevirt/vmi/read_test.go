@@ -1,6 +1,7 @@
 package vmi
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -112,6 +113,39 @@ func TestReadParts(t *testing.T) {
 			t.Errorf("%s: %v (-want +got)\n%s", text, err, diff)
 		}
 	}
+}
+
+// Binding plugins and hooks of other programs change the domain.
+func TestReadHooksAndPlugins(t *testing.T) {
+	const hooks = "metadata: {annotations: {hooks.kubevirt.io/hookSidecars: '%s'}}\n"
+	for name, c := range map[string]struct{ text, plugins, hooks string }{
+		"none":            {"spec: {domain: {devices: {interfaces: [{name: a}]}}}", "", ""},
+		"plugin":          {interfaces("vdpa"), `"vdpa"`, ""},
+		"several plugins": {interfaces("vdpa", "passt", "vdpa"), `"passt", "vdpa"`, ""},
+		"image":           {fmt.Sprintf(hooks, `[{"image": "a"}, {"image": "b"}]`), "", `"a", "b"`},
+		"ConfigMap":       {fmt.Sprintf(hooks, `[{"configMap": {"name": "c"}}]`), "", `"c"`},
+		"no image":        {fmt.Sprintf(hooks, `[{"args": []}]`), "", `"no image"`},
+		"Mooring's": {fmt.Sprintf(hooks,
+			`[{"image": "a", "command": ["/usr/bin/mooring-shim", "hook"]}]`), "", ""},
+		"unreadable": {fmt.Sprintf(hooks, "[{"), "", `"[{"`},
+		"of a VirtualMachine": {"kind: VirtualMachine\nspec: {template: {metadata: {annotations: " +
+			`{hooks.kubevirt.io/hookSidecars: '[{"image": "a"}]'}}, spec: {}}}`, "", `"a"`},
+	} {
+		got, err := Read([]byte(c.text))
+		if err != nil || got.Plugins != c.plugins || got.Hooks != c.hooks {
+			t.Errorf("%s: %q, %q, %v, want %q and %q", name, got.Plugins, got.Hooks, err,
+				c.plugins, c.hooks)
+		}
+	}
+}
+
+// interfaces returns a VMI with an interface for each network binding plugin.
+func interfaces(plugins ...string) string {
+	var list strings.Builder
+	for _, p := range plugins {
+		fmt.Fprintf(&list, "{name: %s, binding: {name: %[1]s}}, ", p)
+	}
+	return fmt.Sprintf("spec: {domain: {devices: {interfaces: [%s]}}}", &list)
 }
 
 // Each error names the field, its value and the allowed values.

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
@@ -22,11 +25,13 @@ func FromVMI(vmi *v1.VirtualMachineInstance) (kubevirt.VM, error) {
 	if vmi == nil {
 		return kubevirt.VM{}, errors.New("no VirtualMachineInstance")
 	}
-	return fromSpec(&vmi.Spec, "spec")
+	return fromSpec(&vmi.Spec, vmi.Annotations, "spec")
 }
 
-// fromSpec reads a spec that is at path.
-func fromSpec(spec *v1.VirtualMachineInstanceSpec, path string) (kubevirt.VM, error) {
+// fromSpec reads a spec that is at path. annotations are the VirtualMachineInstance's.
+func fromSpec(
+	spec *v1.VirtualMachineInstanceSpec, annotations map[string]string, path string,
+) (kubevirt.VM, error) {
 	domain := &spec.Domain
 	vm := kubevirt.VM{
 		Architecture:    spec.Architecture,
@@ -37,6 +42,8 @@ func fromSpec(spec *v1.VirtualMachineInstanceSpec, path string) (kubevirt.VM, er
 		LivenessExec:    spec.LivenessProbe != nil && spec.LivenessProbe.Exec != nil,
 		ReadinessExec:   spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec != nil,
 		DownwardMetrics: hasDownwardMetrics(spec.Volumes),
+		Plugins:         plugins(domain.Devices.Interfaces),
+		Hooks:           foreignHooks(annotations),
 	}
 	for _, i := range domain.Devices.Interfaces {
 		if i.SRIOV != nil {
@@ -59,6 +66,27 @@ func fromSpec(spec *v1.VirtualMachineInstanceSpec, path string) (kubevirt.VM, er
 		return kubevirt.VM{}, errors.Join(a.faults...)
 	}
 	return vm, nil
+}
+
+// plugins returns the names of network binding plugins in quotes, each once.
+func plugins(interfaces []v1.Interface) string {
+	var names []string
+	for _, i := range interfaces {
+		if i.Binding != nil {
+			names = append(names, i.Binding.Name)
+		}
+	}
+	return quoted(names)
+}
+
+// quoted returns names in quotes, sorted and each once.
+func quoted(names []string) string {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for i, name := range names {
+		names[i] = api.Quote(name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func isFalse(b *bool) bool {

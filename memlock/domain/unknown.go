@@ -1,0 +1,60 @@
+package domain
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/mooring-vm/mooring/api"
+)
+
+// countNetworks counts interfaces with a host device from a network's pool. It enters a network if
+// the XML does not show the device.
+func (def *Definition) countNetworks(interfaces []networkNIC) {
+	for _, i := range interfaces {
+		running := i.Source.Bridge != "" || i.Source.PortID != ""
+		switch {
+		case i.Type != "network":
+		case i.Actual != nil && i.Actual.Type == "hostdev":
+			def.VFIO++
+			def.HostBridges++ // at most: the record may have the address
+		case i.Actual == nil && !running:
+			def.Networks = append(def.Networks, i.Source.Network)
+		}
+	}
+}
+
+var (
+	// pins matches arguments of QEMU that may pin memory, or lock it with mlockall, or make
+	// libvirt's formula too small: host devices and a virtual IOMMU. A file of -readconfig may have
+	// any of them.
+	pins = regexp.MustCompile(`\bvfio\b|vhost-vdpa|iommufd|nvme://|\bmem-lock=on|\bmlock=on|` +
+		`\b(intel|amd|virtio)-iommu\b|smmuv3|^-readconfig$`)
+
+	// pinsDrive matches the NVMe drive of the host. After -device it is an emulated drive, which
+	// pins no memory.
+	pinsDrive = regexp.MustCompile(`\bdriver"?\s*[=:]\s*"?nvme\b`)
+)
+
+// findArguments enters the arguments that may pin memory.
+func (def *Definition) findArguments(all []argument) {
+	option := ""
+	for _, a := range all {
+		if pins.MatchString(a.Value) || option != "-device" && pinsDrive.MatchString(a.Value) {
+			def.Arguments = append(def.Arguments, a.Value)
+		}
+		option = a.Value
+	}
+}
+
+// unknown lists the devices that the XML does not show.
+func (def Definition) unknown() (all []string) {
+	for _, name := range def.Networks {
+		all = append(all, fmt.Sprintf("network %s may pass a host device to the domain, "+
+			"and only the XML of the running domain shows that", api.Quote(name)))
+	}
+	for _, a := range def.Arguments {
+		all = append(all, fmt.Sprintf("libvirt does not count QEMU's argument %s, "+
+			"which may pin memory (a <hard_limit> in <memtune> would decide)", api.Quote(a)))
+	}
+	return all
+}
