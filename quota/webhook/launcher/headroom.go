@@ -1,39 +1,29 @@
 package launcher
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/memlock/kubevirt/vmi"
 )
 
 const (
-	hooksAnnotation = "hooks.kubevirt.io/hookSidecars"
-	shimProgram     = "mooring-shim"
-	capacityFlag    = "--memory-capacity"
+	capacityFlag = "--memory-capacity"
 
 	maxCapacity = 1 << 42 // MiB, the hook's maximum
 )
-
-// hookSidecar is an element of KubeVirt's annotation.
-type hookSidecar struct {
-	Command []string `json:"command"`
-	Args    []string `json:"args"`
-}
 
 // preparedMemory returns the memory in bytes up to which a headroom hook prepares the domain; 0
 // without a hook. libvirt counts the whole device at the start of a domain with VFIO. If only the
 // node knows the capacity and no annotation has the memory, the client gets a warning.
 func (m *mutation) preparedMemory(request api.Request) int64 {
-	var hooks []hookSidecar
-	if json.Unmarshal([]byte(m.VMI.Annotations[hooksAnnotation]), &hooks) != nil {
-		return 0 // KubeVirt creates no launcher for it, or there is no hook
+	hooks, err := vmi.HookSidecars(m.VMI.Annotations)
+	if err != nil {
+		return 0 // KubeVirt creates no launcher for it
 	}
-	at := slices.IndexFunc(hooks, func(h hookSidecar) bool {
-		return len(h.Command) > 0 && strings.HasSuffix(h.Command[0], shimProgram)
-	})
+	at := slices.IndexFunc(hooks, vmi.HookSidecar.IsMooring)
 	if at < 0 {
 		return 0
 	}

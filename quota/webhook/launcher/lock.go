@@ -25,11 +25,14 @@ type lock struct {
 // The agent computes the limit from the annotations with [memlock.ForLauncher]: KubeVirt's own
 // limit of the cluster's version, or libvirt's if that is larger. The share adds the lockable
 // memory beyond the VM's own memory, which VEP 144 adds in both cases.
+//
+// If the VMI lacks an input, the client gets a warning, and the limit is only the known part.
 func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error) {
 	own, err := kubevirt.Limit(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
 		return lock{}, false, err
 	}
+	m.warnUnknown(own, request)
 	if !own.Required && !m.Reserved.RequiresLock && !memlock.Required(request) {
 		return lock{}, false, nil
 	}
@@ -52,6 +55,18 @@ func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error)
 		return lock{}, false, err
 	}
 	return l, true, l.check(request.Value)
+}
+
+// warnUnknown warns about a lock that does not follow from the VMI, unless annotations of the
+// author decide it.
+func (m *mutation) warnUnknown(own memlock.Result, request api.Request) {
+	if own.Verdict() != memlock.VerdictUnknown || request.RequiresLock != nil ||
+		request.Devices.Any() {
+		return
+	}
+	m.warn("the memory lock of the VM is %s; give the VM the annotation %s with all its devices, "+
+		"such as vfio=1,vdpa=1, or %s: \"false\" if no other device pins memory", own,
+		api.DevicesKey, api.RequiresLockKey)
 }
 
 // check returns an error if the agent could not compute the limit.
