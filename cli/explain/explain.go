@@ -85,6 +85,9 @@ func explainContainer(p *policy.Policy, pod *corev1.Pod, c container, node Node)
 		Kernel: kernelShows(d),
 		Domain: d.Domain,
 	}
+	if d.Launcher && d.Memlock == nil {
+		result.Notes = append(result.Notes, unknownLock(pod, facts)...)
+	}
 	if d.Refusal != nil {
 		result.Refusal = d.Refusal.Message
 	}
