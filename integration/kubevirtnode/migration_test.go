@@ -31,8 +31,8 @@ func startMigration(t *testing.T) *cluster {
 }
 
 // TestMigration moves a VM with a lock to the other node and, by a drain, back. Each time the quota
-// is full. The target has the lock and the tie. The source ends without Mooring, and the quota is as
-// before.
+// is full. The target has the lock and the tie. The source ends without Mooring, and the quota has
+// its old limits.
 func TestMigration(t *testing.T) {
 	c := startMigration(t)
 	vmi := c.runMovable(t, "moving")
@@ -110,8 +110,8 @@ func (c *cluster) awaitMoved(
 	})
 }
 
-// TestMigrationStopped stops slow migrations through a full quota. The VM goes on at its source with
-// lock and tie, and the quota is as before.
+// TestMigrationStopped stops slow migrations through a full quota. The VM goes on at its source
+// with lock and tie, and the quota has its old limits.
 func TestMigrationStopped(t *testing.T) {
 	c := startMigration(t)
 	c.slowMigrations(t)
