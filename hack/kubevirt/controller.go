@@ -30,6 +30,8 @@ func (k *KubeVirt) StartController(ctx context.Context) error {
 	}
 	p, err := k.run(ctx, controllerProgram, controllerAccount, port,
 		"--launcher-image="+cmp.Or(k.options.LauncherImage, "registry.test/virt-launcher"),
+		// A launcher on an emulated node waits so long for its VM, in seconds. Default: 240.
+		"--launcher-qemu-timeout=1200",
 		"--exporter-image=registry.test/virt-exportserver",
 		"--prom-cert-file="+pair.certFile,
 		"--prom-key-file="+pair.keyFile,
