@@ -41,8 +41,7 @@ func readDoc(t *testing.T, elements ...string) string {
 // files of examples/ are.
 func TestCommandsInDocs(t *testing.T) {
 	for _, page := range []string{
-		"get-started/existing-cluster.md", "get-started/kubevirt.md", "how-to/memory-lock.md",
-		"how-to/headroom.md",
+		"get-started/existing-cluster.md", "how-to/memory-lock.md", "how-to/headroom.md",
 	} {
 		t.Run(page, func(t *testing.T) { runCommandsIn(t, page, 1, nil) })
 	}

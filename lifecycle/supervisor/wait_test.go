@@ -138,13 +138,16 @@ func TestSecondWait(t *testing.T) {
 		r.requestStop(l)
 		r.advance(termPeriod / 2)
 		r.tracker.Hide(hidden, false)
-		r.advance(time.Minute)
+		r.ScanLauncher(l.Container.ID)
+		r.advance(time.Second)
 		if r.stopRequested(l) {
 			t.Fatal("stop not confirmed")
 		}
 		r.tracker.Hide(hidden, true)
 		r.requestStop(l)
-		r.advance(termPeriod / 2)
+		r.advance(termPeriod - time.Second)
+		r.ScanLauncher(l.Container.ID)
+		r.advance(0)
 		r.expectWait(false)
 	})
 }
