@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +30,6 @@ type domains struct {
 
 	mu    sync.Mutex
 	known map[string]knownRecord // by the name of the domain
-	uuids map[string]string      // by the name of a domain with a record, readable or not
 }
 
 // knownRecord is a record, and a time at which it already had its present content.
@@ -62,37 +60,28 @@ func (d *domains) Running() (running, unreadable []tie.Domain, err error) {
 		_, err = os.Stat(filepath.Dir(d.records.Dir))
 	}
 	if err != nil {
-		return nil, nil, err // without a list, the agent keeps its knowledge
+		return nil, nil, err // without a list, the agent keeps the times
 	}
-	answers := d.askUUIDs(faults)
-	d.remember(all, faults, answers)
+	d.remember(all)
 	for _, domain := range all {
 		running = append(running, tie.Domain{Name: domain.Name, UUID: domain.UUID, PID: domain.PID})
 	}
 	return running, d.identify(faults), nil
 }
 
-// remember keeps the time of the first read of each record with its present content. It also keeps
-// the last known UUID of each domain while libvirt has a record of this name.
-func (d *domains) remember(
-	all []libvirt.Record, faults map[string]error, answers map[string]string,
-) {
+// remember keeps the time of the first read of each record with its present content.
+func (d *domains) remember(all []libvirt.Record) {
 	now := d.clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := make(map[string]knownRecord, len(all))
-	uuids := make(map[string]string, len(all))
 	for _, record := range all {
 		known[record.Name] = knownRecord{record, now}
 		if before, ok := d.known[record.Name]; ok && before.Record == record {
 			known[record.Name] = before
 		}
-		uuids[record.Name] = record.UUID
 	}
-	for name := range faults {
-		uuids[name] = cmp.Or(answers[name], d.uuids[name])
-	}
-	d.known, d.uuids = known, uuids
+	d.known = known
 }
 
 // Predates implements [supervisor.Domains]. The file's own time is no proof, because the wall clock
@@ -104,27 +93,16 @@ func (d *domains) Predates(domain tie.Domain, p host.Process) bool {
 	return ok && known.Domain == libvirtDomain(domain) && p.StartedAfter(known.at)
 }
 
-// askUUIDs asks libvirt for the UUIDs of the domains with unreadable records.
-func (d *domains) askUUIDs(faults map[string]error) (answers map[string]string) {
+// identify returns the domains with unreadable records. It asks libvirt for their UUIDs, because
+// a launcher may have declared one.
+func (d *domains) identify(faults map[string]error) (unreadable []tie.Domain) {
 	ctx, cancel := context.WithTimeout(context.Background(), identifyTimeout)
 	defer cancel()
-	answers = map[string]string{}
 	for name, fault := range faults {
 		id, err := d.daemon.UUID(ctx, name)
 		d.logger.Warn("a record of libvirt is unreadable; stops of this domain wait",
 			"domain", name, "error", errors.Join(fault, err))
-		answers[name] = id
-	}
-	return answers
-}
-
-// identify returns the domains with unreadable records. A launcher may have declared a UUID: the
-// answer of libvirt counts, or else the last known UUID.
-func (d *domains) identify(faults map[string]error) (unreadable []tie.Domain) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for name := range faults {
-		unreadable = append(unreadable, tie.Domain{Name: name, UUID: d.uuids[name]})
+		unreadable = append(unreadable, tie.Domain{Name: name, UUID: id})
 	}
 	return unreadable
 }

@@ -26,11 +26,12 @@ func (s *Supervisor) detectAbsence(ctx context.Context) {
 	s.lastTurn = now
 }
 
-// excuseStalls gives each heartbeat its whole time again if the turn was a stall for it.
+// excuseStalls gives each heartbeat its whole time again if the turn was a stall for it. It is no
+// event: a waiting one, such as the renewal of a lease, comes before the deadlines.
 func (s *Supervisor) excuseStalls(now host.Boottime) {
 	for _, t := range s.ties {
 		if s.stalled(t, now) {
-			s.step(t, tie.AbsenceEnded{})
+			t.ExcuseHeartbeat(now)
 		}
 	}
 }

@@ -59,6 +59,27 @@ func (s *Supervisor) runsReadableDomain(result *scanResult, args []string) bool 
 	})
 }
 
+// findNewRecords lists libvirt's records again if an emulator without one is outside its launcher's
+// cgroup. libvirt may have written the record and started the emulator after the first list. Then
+// the next scan decides.
+func (s *Supervisor) findNewRecords(
+	result *scanResult, request scanRequest, unknown []Tracked,
+) {
+	outside := slices.DeleteFunc(slices.Clone(unknown), func(p Tracked) bool {
+		return result.probes[p.ID()] || !s.hasLeft(p, request.cgroups)
+	})
+	if len(outside) == 0 || !request.domainsDeclared || s.Domains == nil {
+		return
+	}
+	running, unreadable, err := s.Domains.Running()
+	for _, p := range outside {
+		if err != nil || len(unreadable) > len(result.unknown) ||
+			slices.ContainsFunc(running, func(d tie.Domain) bool { return d.PID == p.PID }) {
+			result.inherited[p.ID()] = true
+		}
+	}
+}
+
 // addByGroup adds the process of a domain without a claim to the launcher from which it descends.
 func (s *Supervisor) addByGroup(d tie.Domain, p Tracked) {
 	t := s.byGroup[p.Group]

@@ -122,6 +122,7 @@ func (s *Supervisor) scan(ctx context.Context, request scanRequest) (*scanResult
 		}
 	}
 	s.findProbes(ctx, result, unknown)
+	s.findNewRecords(result, request, unknown)
 	for _, c := range recorded {
 		s.verifyDomain(ctx, result, c)
 	}

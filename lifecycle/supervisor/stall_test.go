@@ -137,14 +137,20 @@ func TestFreezeWhileATieIsDue(t *testing.T) {
 	})
 }
 
-// The node freezes again while the supervisor handles a freeze or an absence.
+// The node freezes again in the turn that begins after a freeze or an absence.
 func TestFreezeAfterAFreeze(t *testing.T) {
-	for name, first := range map[string]time.Duration{"freeze": 3 * time.Second,
-		"absence": time.Minute} {
+	for name, c := range map[string]struct {
+		first time.Duration
+		at    string
+	}{
+		"freeze":  {3 * time.Second, "before the read of the pod directory"},
+		"absence": {time.Minute, "while a tie is stored"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			inFreezer(t, func(r *rig, f *freezer, _ launcher, vm host.Process) {
-				f.suspended.Add(int64(first))
-				f.at.Store("while a tie is stored")
+			inFreezer(t, func(r *rig, f *freezer, l launcher, vm host.Process) {
+				f.suspended.Add(int64(c.first))
+				f.at.Store(c.at)
+				r.PodTouched(l.Pod.UID)
 				r.advance(time.Second)
 				if f.at.Load() != "" {
 					t.Fatal("the node did not freeze")

@@ -146,12 +146,8 @@ func (s *Supervisor) identifyLauncher(
 func (s *Supervisor) step(t *managedTie, in tie.Input) {
 	now := s.Clock.Now()
 	if s.stalled(t, now) {
-		s.stepAt(t, now, tie.AbsenceEnded{})
+		t.ExcuseHeartbeat(now)
 	}
-	s.stepAt(t, now, in)
-}
-
-func (s *Supervisor) stepAt(t *managedTie, now host.Boottime, in tie.Input) {
 	next, actions := tie.Step(t.Tie, now, in)
 	ends := t.LauncherGone == "" && next.LauncherGone != ""
 	if ends {

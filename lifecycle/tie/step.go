@@ -102,7 +102,7 @@ func (i LeaseSet) apply(t *Tie, s *step) {
 	}
 }
 
-func (AbsenceEnded) apply(t *Tie, s *step) { t.Heartbeat.At = s.now }
+func (AbsenceEnded) apply(t *Tie, s *step) { t.ExcuseHeartbeat(s.now) }
 
 func (TimePassed) apply(*Tie, *step) {}
 
