@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/agent/doctor"
 	"github.com/mooring-vm/mooring/agent/policycheck"
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/cli/coexistence"
 	"github.com/mooring-vm/mooring/cli/explain"
 )
 
@@ -167,7 +169,7 @@ func documentedLaunchers() []agentapi.Launcher {
 func TestJSONInDocs(t *testing.T) {
 	for file, values := range map[string][]any{
 		"reference/policy-check.md": {policycheck.Report{}, explain.Explanation{}},
-		"reference/doctor.md":       {doctor.Report{}},
+		"reference/doctor.md":       {doctor.Report{}, fleetReport{}},
 		"how-to/memory-lock.md":     {memlockJSON{}},
 	} {
 		doc := readDoc(t, "docs", file)
@@ -200,8 +202,10 @@ func jsonNames(of reflect.Type) (names []string) {
 // Every check of the doctor is described under its name.
 func TestChecksInDocs(t *testing.T) {
 	doc := readDoc(t, "docs", "reference", "doctor.md")
-	for _, f := range doctor.Examine(t.Context(),
-		doctor.Machine{Root: os.DirFS(t.TempDir())}).Findings {
+	all := doctor.Examine(t.Context(), doctor.Machine{Root: os.DirFS(t.TempDir())}).Findings
+	all = append(all, coexistence.Examine(
+		coexistence.Facts{Objects: make([]kubevirtv1.KubeVirt, 1)})...)
+	for _, f := range all {
 		if !strings.Contains(doc, "\n| `"+f.Check+"` |") {
 			t.Errorf("docs/reference/doctor.md lacks %s", f.Check)
 		}

@@ -23,8 +23,9 @@ func (p *Program) doctorCommand() *cobra.Command {
 			"and the agent. Each finding has its meaning and its remedy. Changes nothing.\n" +
 			"Needs no agent. Run it as root; otherwise many checks are impossible.\n\n" +
 			"--all-nodes runs it in the pod of each agent, ten nodes at the same time, and\n" +
-			"shows the findings that are not ok. It requires the role mooring-view, the verb\n" +
-			"\"list\" for pods, and the verbs \"get\" and \"create\" for pods/exec in\n" +
+			"shows the findings that are not ok. It also finds settings of the cluster's\n" +
+			"KubeVirt that defeat or limit Mooring. It requires the role mooring-view, the\n" +
+			"verb \"list\" for pods, and the verbs \"get\" and \"create\" for pods/exec in\n" +
 			"the namespace of the agents. The latter right means root on the nodes.\n\n" +
 			"Exit code 1: a problem was found, or a node did not answer.\n" +
 			"docs/reference/doctor.md describes the findings.",
@@ -36,7 +37,7 @@ func (p *Program) doctorCommand() *cobra.Command {
 	output := formatFlag(cmd, formatText, formatJSON, formatYAML)
 	flags.addCluster(cmd)
 	cmd.Flags().BoolVar(&allNodes, "all-nodes", false,
-		"examine all nodes of a cluster, in the pods of their agents")
+		"examine all nodes of a cluster, in the pods of their agents, and KubeVirt")
 	cmd.Flags().StringVar(&o.Host, "host", "/", "mount point of the node's root file system "+
 		"(default in the agent's pod: "+hostVariable+")")
 	cmd.Flags().StringVar(&o.RuntimeEndpoint, "runtime-endpoint", "",

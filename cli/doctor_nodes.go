@@ -20,9 +20,10 @@ const doctorParallel = 10
 
 // fleetReport is the output of `doctor --all-nodes -o json`: a stable contract.
 type fleetReport struct {
-	Nodes    []nodeFindings `json:"nodes"`
-	Problems int            `json:"problems"` // of all nodes
-	NoAnswer int            `json:"noAnswer"` // nodes without findings
+	Nodes    []nodeFindings   `json:"nodes"`
+	KubeVirt []doctor.Finding `json:"kubevirt,omitempty"` // absent without KubeVirt
+	Problems int              `json:"problems"`           // of all nodes and KubeVirt
+	NoAnswer int              `json:"noAnswer"`           // nodes without findings
 }
 
 // nodeFindings are the findings of a node, or the reason for their absence.
@@ -45,7 +46,7 @@ func (p *Program) doctorNodes(ctx context.Context, c *cluster, output format) er
 	case formatYAML:
 		err = writeYAML(p.Out, r)
 	default:
-		p.writeNodes(r)
+		p.writeReport(r)
 	}
 	return errors.Join(err, r.problem())
 }
@@ -70,13 +71,14 @@ func (p *Program) examineNodes(ctx context.Context, c *cluster) (*fleetReport, e
 			return nil
 		})
 	}
+	kubevirt := c.examineKubeVirt(ctx, f)
 	_ = group.Wait() // no function returns an error
 	end()
-	return newFleetReport(all), nil
+	return newFleetReport(all, kubevirt), nil
 }
 
-func newFleetReport(all []nodeFindings) *fleetReport {
-	r := &fleetReport{Nodes: all}
+func newFleetReport(all []nodeFindings, kubevirt []doctor.Finding) *fleetReport {
+	r := &fleetReport{Nodes: all, KubeVirt: kubevirt, Problems: problemsIn(kubevirt)}
 	for _, n := range all {
 		r.Problems += n.Problems
 		if n.Error != "" {
@@ -84,6 +86,17 @@ func newFleetReport(all []nodeFindings) *fleetReport {
 		}
 	}
 	return r
+}
+
+// problemsIn counts the findings with status problem.
+func problemsIn(findings []doctor.Finding) int {
+	n := 0
+	for _, f := range findings {
+		if f.Status == doctor.Problem {
+			n++
+		}
+	}
+	return n
 }
 
 // agentNodes returns the names of the nodes with an agent, and the agent's pod of each. A node with
@@ -102,12 +115,17 @@ func (p *Program) agentNodes(ctx context.Context, c *cluster) (
 		return nil, nil, err
 	}
 	p.writeNotes(f.notes)
+	return f.agents(), f.pods, nil
+}
+
+// agents returns the names of the nodes with an agent.
+func (f *fleet) agents() (nodes []string) {
 	for _, n := range f.nodes {
 		if n.answer != answerNoAgent {
 			nodes = append(nodes, n.name)
 		}
 	}
-	return nodes, f.pods, nil
+	return nodes
 }
 
 // examineNode runs the doctor in the agent's pod of a node.
@@ -149,8 +167,9 @@ func (r *fleetReport) problem() error {
 	return nil
 }
 
-// writeNodes writes the nodes with the worst ones last, where a terminal shows them.
-func (p *Program) writeNodes(r *fleetReport) {
+// writeReport writes the nodes with the worst ones last, where a terminal shows them, and after
+// them KubeVirt, which concerns all nodes.
+func (p *Program) writeReport(r *fleetReport) {
 	nodes := slices.Clone(r.Nodes)
 	slices.SortStableFunc(nodes, func(a, b nodeFindings) int {
 		return cmp.Or(cmp.Compare(min(len(a.Error), 1), min(len(b.Error), 1)),
@@ -161,8 +180,16 @@ func (p *Program) writeNodes(r *fleetReport) {
 			fmt.Fprintf(p.Out, "%s: no answer: %s\n", oneLine(n.Node), oneLine(n.Error))
 			continue
 		}
-		fmt.Fprintf(p.Out, "%s: problems found: %d\n", oneLine(n.Node), n.Problems)
-		writeFindings(p.Out, slices.DeleteFunc(slices.Clone(n.Findings),
-			func(f doctor.Finding) bool { return f.Status == doctor.OK }))
+		p.writeNotOK(n.Node, n.Problems, n.Findings)
 	}
+	if len(r.KubeVirt) > 0 {
+		p.writeNotOK("KubeVirt", problemsIn(r.KubeVirt), r.KubeVirt)
+	}
+}
+
+// writeNotOK writes the number of problems, and the findings that are not ok.
+func (p *Program) writeNotOK(of string, problems int, findings []doctor.Finding) {
+	fmt.Fprintf(p.Out, "%s: problems found: %d\n", oneLine(of), problems)
+	writeFindings(p.Out, slices.DeleteFunc(slices.Clone(findings),
+		func(f doctor.Finding) bool { return f.Status == doctor.OK }))
 }

@@ -102,7 +102,7 @@ func agentPod(node string, phase corev1.PodPhase) corev1.Pod {
 		Status: corev1.PodStatus{Phase: phase}}
 }
 
-// TestNodeWithoutAgent tells a node that lost its agent on purpose from a silent one.
+// TestNodeWithoutAgent distinguishes a node that lost its agent on purpose from a silent one.
 func TestNodeWithoutAgent(t *testing.T) {
 	startFleet(t, []v1alpha1.NodeState{stateOf("drained", time.Hour, true),
 		stateOf("failed", time.Hour, true), stateOf("fresh", 0, true),
@@ -183,18 +183,18 @@ func TestFleetReport(t *testing.T) {
 			{Check: "nri", Status: doctor.Problem, Found: "off", Means: "m", Mend: "on"},
 			{Check: "btf", Status: doctor.OK, Found: "there", Means: "m"}}},
 		{Node: "good"},
-	})
+	}, nil)
 	if r.Problems != 2 || r.NoAnswer != 1 || r.problem() == nil {
 		t.Errorf("%+v, %v", r, r.problem())
 	}
 	var out, errOut bytes.Buffer
-	testProgram(&out, &errOut).writeNodes(r)
+	testProgram(&out, &errOut).writeReport(r)
 	want := "good: problems found: 0\nbad: problems found: 2\nproblem  nri: off\n         m\n" +
 		"         To mend it: on\nsilent: no answer: Pending\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
-	if err := newFleetReport([]nodeFindings{{Node: "good"}}).problem(); err != nil {
+	if err := newFleetReport([]nodeFindings{{Node: "good"}}, nil).problem(); err != nil {
 		t.Errorf("a healthy fleet: %v", err)
 	}
 }

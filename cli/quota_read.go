@@ -112,9 +112,13 @@ func (r *quotaReader) readKubeVirt(ctx context.Context) {
 	}
 }
 
-// get reads a custom resource as JSON.
 func (r *quotaReader) get(ctx context.Context, into any, path ...string) error {
-	request := r.client.CoreV1().RESTClient().Get().AbsPath(append([]string{"/apis"}, path...)...)
+	return getJSON(ctx, r.client, into, path...)
+}
+
+// getJSON reads a custom resource as JSON.
+func getJSON(ctx context.Context, client kubernetes.Interface, into any, path ...string) error {
+	request := client.CoreV1().RESTClient().Get().AbsPath(append([]string{"/apis"}, path...)...)
 	result := request.SetHeader("Accept", "application/json").Do(ctx)
 	if err := result.Error(); err != nil {
 		return err

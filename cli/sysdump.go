@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-vm/mooring/agent/doctor"
 	"github.com/mooring-vm/mooring/cli/sysdump"
 	"github.com/mooring-vm/mooring/cli/uninstall"
 )
@@ -25,9 +26,9 @@ func (p *Program) sysdumpCommand() *cobra.Command {
 		Long: "Writes a tar.gz with versions, Mooring's objects, Events and ConfigMaps, its\n" +
 			"workloads and pods with their logs, its webhook configurations, the\n" +
 			"ResourceQuotas of namespaces with MigrationReservations, the launchers, and the\n" +
-			"findings of the doctor on each node. It reads no Secrets, and removes tokens and\n" +
-			"private keys from texts. Names of nodes, namespaces and pods stay: read it\n" +
-			"before you share it.\n\n" +
+			"findings of the doctor on each node and about KubeVirt. It reads no Secrets, and\n" +
+			"removes tokens and private keys from texts. Names of nodes, namespaces and pods\n" +
+			"stay: read it before you share it.\n\n" +
 			"A part that cannot be read does not end the dump: the file errors.txt in the\n" +
 			"archive has the reasons. It requires the role view in the cluster, and the\n" +
 			"rights of `doctor --all-nodes`. Nodes and webhook configurations require the\n" +
@@ -118,7 +119,8 @@ func (p *Program) sysdump(ctx context.Context, c *cluster, namespace, file strin
 	return nil
 }
 
-// sysdumpParts returns the output of other commands, and the findings of the doctor by node.
+// sysdumpParts returns the output of other commands, and the findings of the doctor by node and
+// about KubeVirt.
 func (p *Program) sysdumpParts(
 	ctx context.Context, c *cluster, reader *fleetReader,
 ) []sysdump.Part {
@@ -148,6 +150,11 @@ func (p *Program) sysdumpParts(
 		return append(parts, sysdump.Part{Name: "doctor",
 			Read: func(context.Context) ([]byte, error) { return nil, err }})
 	}
+	parts = append(parts, sysdump.Part{Name: "kubevirt.json",
+		Read: func(ctx context.Context) ([]byte, error) {
+			found := append([]doctor.Finding{}, c.examineKubeVirt(ctx, f.agents())...)
+			return asJSON(doctor.Report{Findings: found, Problems: problemsIn(found)}, nil)
+		}})
 	for _, n := range f.nodes {
 		parts = append(parts, sysdump.Part{Name: "doctor/" + n.name + ".json",
 			Read: func(ctx context.Context) ([]byte, error) {

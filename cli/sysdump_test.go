@@ -158,3 +158,18 @@ func TestSysdumpOfWebhooksAndQuotas(t *testing.T) {
 		}
 	}
 }
+
+// TestSysdumpOfKubeVirt expects the findings about KubeVirt, and an empty list without it.
+func TestSysdumpOfKubeVirt(t *testing.T) {
+	serveCluster(t, kubevirtAnswers(false))
+	if files, _ := dumpOf(t); !strings.Contains(files["kubevirt.json"], "kubevirt-account") ||
+		!strings.Contains(files["kubevirt.json"], `"problems": 1`) {
+		t.Errorf("kubevirt.json: %s", files["kubevirt.json"])
+	}
+	none := kubevirtAnswers(true)
+	delete(none, kubevirtsPath)
+	serveCluster(t, none)
+	if files, _ := dumpOf(t); !strings.Contains(files["kubevirt.json"], `"findings": []`) {
+		t.Errorf("kubevirt.json: %s", files["kubevirt.json"])
+	}
+}
