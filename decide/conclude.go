@@ -87,6 +87,10 @@ func (d *decider) demand() *host.Limit {
 	return largest(requested, d.facts.SpecMemlock)
 }
 
+// SpecDemand returns the part of the node's account for a launcher of which only the spec is known.
+// nil: none.
+func SpecDemand(spec *host.Rlimit) *host.Limit { return largest(nil, spec) }
+
 // largest returns the largest finite limit, or unlimited if none is finite. An unlimited hard limit
 // of the runtime thus does not count. It returns nil if neither is given.
 func largest(requested *host.Limit, spec *host.Rlimit) *host.Limit {

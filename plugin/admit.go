@@ -36,13 +36,17 @@ func (p *Plugin) admit(
 }
 
 // granted returns the locked memory of all launchers but one in the node's account. It includes
-// launchers from a pending list of the runtime. The caller holds deciding.
+// launchers from a pending list of the runtime. Without a ceiling of the node the number is 0,
+// because no decision needs it. The caller holds deciding.
 func (p *Plugin) granted(without registry.Key) int64 {
+	if p.Policy.Get().Memlock.NodeMax == 0 {
+		return 0
+	}
 	s := p.snapshot.Load()
 	if s == nil {
 		return p.Registry.AccountWithout(without).Granted
 	}
-	return p.Registry.AccountWith(p.launchersOf(s), s.generation, without).Granted
+	return p.Registry.AccountWith(p.chargesOf(s), s.generation, without).Granted
 }
 
 // runsVM reports whether the container is the pod's launcher.

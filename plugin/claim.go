@@ -23,7 +23,7 @@ func (p *Plugin) claimant(f decide.Facts, created bool) *agentapi.PodRef {
 	is := p.sameDomain(declared)
 	other, ok := p.Registry.Claimant(is, f.Pod.UID)
 	if s := p.snapshot.Load(); created && !ok && s != nil {
-		other, ok = p.Registry.ClaimantWith(p.launchersOf(s), s.generation, is, f.Pod.UID)
+		other, ok = p.Registry.ClaimantWith(p.claimsOf(s), s.generation, is, f.Pod.UID)
 	}
 	if !ok {
 		return nil

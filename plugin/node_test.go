@@ -38,7 +38,7 @@ type node struct {
 	observer *observer
 }
 
-func newNode(t *testing.T, mode policy.Mode) *node {
+func newNode(t testing.TB, mode policy.Mode) *node {
 	t.Helper()
 	n := &node{
 		registry: registry.New(),

@@ -17,36 +17,14 @@ type snapshot struct {
 	pods       []*nri.PodSandbox
 	containers []*nri.Container
 
-	// launchers are the launchers in the list, decided from the list alone. The kernel may know
-	// that some have ended. See [Plugin.launchersOf].
-	launchers []registry.Launcher
-	decided   bool
-}
-
-// launchersOf returns the launchers of a pending list. It decides about them once. The caller holds
-// deciding.
-func (p *Plugin) launchersOf(s *snapshot) []registry.Launcher {
-	if s.decided {
-		return s.launchers
-	}
-	for m := range s.members() {
-		if p.runsVM(m.pod, m.ctr) {
-			l, _ := p.decideExisting(m, stateOf(m.ctr))
-			s.launchers = append(s.launchers, l)
-		}
-	}
-	s.decided = true
-	return s.launchers
+	pending pending
 }
 
 // members yields the created and running containers of listed pods, older ones first. Of two claims
 // on a domain the older one thus wins.
 func (s *snapshot) members() iter.Seq[podContainer] {
 	return func(yield func(podContainer) bool) {
-		pods := map[string]*nri.PodSandbox{}
-		for _, pod := range s.pods {
-			pods[pod.GetId()] = pod
-		}
+		pods := s.podsByID()
 		for _, ctr := range slices.SortedStableFunc(slices.Values(s.containers), byCreation) {
 			pod := pods[ctr.GetPodSandboxId()]
 			if pod != nil && stateOf(ctr) != agentapi.StateStopped &&
