@@ -17,10 +17,11 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/hack/kubevirt"
+	"github.com/mooring-vm/mooring/quota"
 )
 
-// startMigration returns the cluster, if it has two nodes, with Mooring.
-func startMigration(t *testing.T) *cluster {
+// startTwoNodes returns the cluster with Mooring. A cluster with one node skips the test.
+func startTwoNodes(t *testing.T) *cluster {
 	t.Helper()
 	c := start(t)
 	if len(c.nodes) < 2 {
@@ -34,7 +35,7 @@ func startMigration(t *testing.T) *cluster {
 // is full. The target has the lock and the tie. The source ends without Mooring, and the quota has
 // its old limits.
 func TestMigration(t *testing.T) {
-	c := startMigration(t)
+	c := startTwoNodes(t)
 	vmi := c.runMovable(t, "moving")
 	before := c.fillQuota(t)
 	for _, test := range []struct {
@@ -57,12 +58,14 @@ func TestMigration(t *testing.T) {
 			}
 			c.on(t, source).awaitNoQEMU(t, vmi)
 			c.awaitEvent(t, pod, string(agentapi.ReasonVMGone))
-			c.awaitLauncherGone(t, pod)
-			if now := c.tied(t, vmi).Pod.Name; now == pod {
-				t.Errorf("the VM is tied to %s, the launcher of the source", now)
+			c.awaitLauncherEnded(t, pod)
+			want := vmi.Status.MigrationState.TargetPod
+			if now := c.tied(t, vmi).Pod.Name; now != want {
+				t.Errorf("the VM is tied to %s, want the migration's target %s", now, want)
 			}
 			c.wantNoStop(t, pod)
-			c.awaitHard(t, before)
+			c.awaitReserved(t, vmi)
+			c.awaitFull(t, before)
 		})
 	}
 }
@@ -113,7 +116,7 @@ func (c *cluster) awaitMoved(
 // TestMigrationStopped stops slow migrations through a full quota. The VM goes on at its source
 // with lock and tie, and the quota has its old limits.
 func TestMigrationStopped(t *testing.T) {
-	c := startMigration(t)
+	c := startTwoNodes(t)
 	c.slowMigrations(t)
 	for _, test := range []struct {
 		vm   string
@@ -129,14 +132,14 @@ func TestMigrationStopped(t *testing.T) {
 			m := c.migrate(t, vmi)
 			c.awaitMigration(t, m, kubevirtv1.MigrationRunning)
 			test.stop(t, c, vmi, m)
-			c.awaitHard(t, before)
+			c.awaitFull(t, before)
 			c.get(t, vmi)
 			if vmi.Status.Phase != kubevirtv1.Running || source.qemu(t, vmi) != qemu {
 				t.Errorf("the VM is %s as process %s, want process %s", vmi.Status.Phase,
 					source.qemu(t, vmi), qemu)
 			}
 			if now := source.lockLimit(t, qemu); now != limit {
-				t.Errorf("QEMU might lock %d bytes and may lock %d", limit, now)
+				t.Errorf("QEMU's lock limit changed from %d to %d bytes", limit, now)
 			}
 			if now := c.tied(t, vmi).Pod.Name; now != pod {
 				t.Errorf("the VM is tied to %s, want %s", now, pod)
@@ -245,30 +248,50 @@ func (c *cluster) fillQuota(t *testing.T) corev1.ResourceList {
 		}
 		return nil
 	})
-	full := client.MergeFrom(q.DeepCopy())
+	base := client.MergeFrom(q.DeepCopy())
 	q.Spec.Hard = q.Status.Used
-	if err := c.Patch(t.Context(), q, full); err != nil {
+	if err := c.Patch(t.Context(), q, base); err != nil {
 		t.Fatal(err)
 	}
-	return q.Spec.Hard
+	full := q.Spec.Hard
+	c.awaitFull(t, full)
+	return full
 }
 
-// awaitHard waits until the quota has these limits in its spec.
-func (c *cluster) awaitHard(t *testing.T, want corev1.ResourceList) {
+// awaitFull waits until the quota has these limits, enforces them, and the pods use them up.
+func (c *cluster) awaitFull(t *testing.T, want corev1.ResourceList) {
 	t.Helper()
-	eventually(t, "the quota to have its old limits", func(ctx context.Context) error {
+	eventually(t, "the quota to be full with its old limits", func(ctx context.Context) error {
 		q := &corev1.ResourceQuota{}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: quotaName},
 			q); err != nil {
 			return err
 		}
-		for name, limit := range want {
-			if now := q.Spec.Hard[name]; now.Cmp(limit) != 0 {
-				return fmt.Errorf("%s is %s, want %s", name, now.String(), limit.String())
+		for _, now := range []corev1.ResourceList{q.Spec.Hard, q.Status.Hard, q.Status.Used} {
+			for name, limit := range want {
+				if got := now[name]; got.Cmp(limit) != 0 {
+					return fmt.Errorf("want %v, the quota is %+v", want, q)
+				}
 			}
 		}
 		return nil
 	})
+}
+
+// awaitReserved waits for Mooring's Event that it has reserved quota for a VM's last migration.
+func (c *cluster) awaitReserved(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+	t.Helper()
+	all := &kubevirtv1.VirtualMachineInstanceMigrationList{}
+	if err := c.List(t.Context(), all, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all.Items {
+		if m.UID == vmi.Status.MigrationState.MigrationUID {
+			c.awaitEvent(t, m.Name, quota.ReasonReserved)
+			return
+		}
+	}
+	t.Errorf("the last migration of %s is not there", vmi.Name)
 }
 
 // migrate requests a migration of a VM. It is deleted when t ends.
@@ -308,7 +331,7 @@ func (c *cluster) awaitMigration(
 	})
 }
 
-func (c *cluster) awaitLauncherGone(t *testing.T, pod string) {
+func (c *cluster) awaitLauncherEnded(t *testing.T, pod string) {
 	t.Helper()
 	eventually(t, "launcher "+pod+" to end", func(ctx context.Context) error {
 		p := &corev1.Pod{}
@@ -323,7 +346,7 @@ func (c *cluster) awaitLauncherGone(t *testing.T, pod string) {
 	})
 }
 
-// wantNoStop checks that Mooring has ended no process of a launcher.
+// wantNoStop checks that no Event says that Mooring ended a process of a launcher.
 func (c *cluster) wantNoStop(t *testing.T, pod string) {
 	t.Helper()
 	events, err := c.events(t.Context(), pod)

@@ -28,8 +28,8 @@ func (h *hookedDirs) Touched(uid string) (poddir.Touched, error) {
 	return h.PodDirs.Touched(uid)
 }
 
-// inStalledTurn runs a test with a launcher and its VM process. stall queues work for a turn in
-// which the node then freezes.
+// inStalledTurn runs a test with a launcher and its VM process. stall queues work for a turn of the
+// supervisor. The node freezes in this turn, before the work.
 func inStalledTurn(
 	t *testing.T, test func(r *rig, l launcher, vm host.Process, stall func(work func())),
 ) {
@@ -53,6 +53,9 @@ func inStalledTurn(
 			r.PodTouched(l.Pod.UID)
 			r.advance(time.Second)
 			synctest.Wait()
+			if h.hook != nil || suspended.Load() == 0 {
+				t.Fatal("the node did not freeze")
+			}
 		})
 	})
 }
@@ -86,6 +89,7 @@ func TestStopHandlerReturnsInAStalledTurn(t *testing.T) {
 		r.connected(l, false)
 		r.advance(time.Second)
 		stall(func() { r.SetStopHandler(l.Pod.UID, true) })
+		r.advance(10 * time.Second)
 		r.expectSignals(vm)
 	})
 }
