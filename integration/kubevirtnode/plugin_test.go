@@ -27,8 +27,8 @@ import (
 // pluginFlag switches on the chart's part for KubeVirt's plugin API.
 const pluginFlag = "--set=kubevirt.plugin.enabled=true"
 
-// TestPlugin starts VMs for which virt-handler lowers virtqemud's limit. With the plugin API, the
-// agent raises it before the VM starts, and without the agent such a VM waits.
+// TestPlugin starts VMs after virt-handler has lowered the limit of virtqemud. With the plugin API,
+// the agent raises it before the VM starts, and without the agent the VM waits.
 func TestPlugin(t *testing.T) {
 	c := start(t)
 	c.requirePluginAPI(t)
@@ -47,12 +47,29 @@ func TestPlugin(t *testing.T) {
 		t.Error("with the hook the agent has repaired virtqemud only after QEMU's start")
 	}
 	c.checkVirtqemud(t, vmi)
-	if n := c.hookCalls(t, nodehook.PreVMStart, "ok"); n == 0 {
-		t.Error("virt-handler has not called the agent")
-	} else {
-		t.Logf("virt-handler has called %s %d times", nodehook.PreVMStart, n)
-	}
+	c.checkHookCalls(t, vmi, nodehook.PreVMStart)
 	c.startWithoutAgent(t)
+}
+
+// TestPluginMigration moves a VM. On the target virt-handler lowers the limit before QEMU's start
+// and after it, and the hook corrects QEMU in the end.
+func TestPluginMigration(t *testing.T) {
+	c := startMigration(t)
+	c.requirePluginAPI(t)
+	t.Cleanup(func() { c.upgrade(context.WithoutCancel(t.Context()), t) })
+	c.upgrade(t.Context(), t, pluginFlag)
+	vmi := newLoweredVMI("hooked-moving")
+	vmi.Spec.NodeSelector = nil
+	c.run(t, vmi)
+	source := vmi.Status.NodeName
+	c.awaitMigration(t, c.migrate(t, vmi), kubevirtv1.MigrationSucceeded)
+	c.awaitMoved(t, vmi, source)
+	c.checkHookCalls(t, vmi, nodehook.PostMigrationTarget)
+	c.checkVirtqemud(t, vmi)
+	target := c.on(t, vmi.Status.NodeName)
+	if got, granted := target.lockLimit(t, target.qemu(t, vmi)), c.granted(t, vmi); got < granted {
+		t.Errorf("QEMU may lock %d bytes on the target, want Mooring's %d", got, granted)
+	}
 }
 
 // startWithoutAgent starts VMs while no agent answers. The annotated one starts when the agent is
@@ -96,7 +113,7 @@ func (c *cluster) startWithoutAgent(t *testing.T) {
 	c.checkVirtqemud(t, waiting)
 }
 
-// newLoweredVMI is a VM without a device whose virtqemud gets KubeVirt's formula from virt-handler.
+// newLoweredVMI is a VM without a device. virt-handler sets virtqemud to KubeVirt's formula, and
 // Mooring grants 1Gi more.
 func newLoweredVMI(name string) *kubevirtv1.VirtualMachineInstance {
 	annotations := withLock()
@@ -129,16 +146,22 @@ func (c *cluster) upgrade(ctx context.Context, t *testing.T, args ...string) {
 	}
 }
 
-// checkVirtqemud checks that a VM's virtqemud has the limit that Mooring grants.
-func (c *cluster) checkVirtqemud(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+// granted is Mooring's limit of a VM's launcher in bytes.
+func (c *cluster) granted(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) int64 {
 	t.Helper()
-	granted, err := resource.ParseQuantity(c.tied(t, vmi).Settings[0].Given)
+	given, err := resource.ParseQuantity(c.tied(t, vmi).Settings[0].Given)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.lockLimit(t, c.virtqemud(t, vmi)); got < granted.Value() {
-		t.Errorf("virtqemud of %s may lock %d bytes, want Mooring's %d", vmi.Name, got,
-			granted.Value())
+	return given.Value()
+}
+
+// checkVirtqemud expects a VM's virtqemud to have the limit of Mooring.
+func (c *cluster) checkVirtqemud(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+	t.Helper()
+	node, granted := c.on(t, vmi.Status.NodeName), c.granted(t, vmi)
+	if got := node.lockLimit(t, node.virtqemud(t, vmi)); got < granted {
+		t.Errorf("virtqemud of %s may lock %d bytes, want Mooring's %d", vmi.Name, got, granted)
 	}
 }
 
@@ -190,25 +213,41 @@ func (c *cluster) agents(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, err
 }
 
-// hookCalls is the agent's count of calls of a hook with this result.
-func (c *cluster) hookCalls(t *testing.T, hook, status string) int {
+// checkHookCalls expects the agent on a VM's node to have served a hook.
+func (c *cluster) checkHookCalls(
+	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance, hook string,
+) {
+	t.Helper()
+	n := c.hookCalls(t, vmi.Status.NodeName, hook)
+	t.Logf("%s was served %d times", hook, n)
+	if n == 0 {
+		t.Errorf("virt-handler has not called %s", hook)
+	}
+}
+
+// hookCalls is a node's count of served calls of a hook.
+func (c *cluster) hookCalls(t *testing.T, node, hook string) int {
 	t.Helper()
 	pods, err := c.agents(t.Context())
-	if err != nil || len(pods) != 1 {
-		t.Fatalf("%d agents, %v, want 1", len(pods), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node })
+	if len(pods) != 1 {
+		t.Fatalf("%d agents on node %s, want 1", len(pods), node)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 		"http://"+pods[0].Status.PodIP+":9808/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inNode := http.Client{Transport: &http.Transport{DialContext: c.node.Dial}}
+	inNode := http.Client{Transport: &http.Transport{DialContext: c.on(t, node).node.Dial}}
 	response, err := inNode.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	series := fmt.Sprintf("mooring_node_hooks_total{hook=%q,status=%q} ", hook, status)
+	series := fmt.Sprintf("mooring_node_hooks_total{hook=%q,status=\"ok\"} ", hook)
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), series); ok {
 			n, err := strconv.Atoi(value)
