@@ -54,7 +54,7 @@ func TestPlugin(t *testing.T) {
 // TestPluginMigration moves a VM. On the target virt-handler lowers the limit before QEMU's start
 // and after it, and the hook corrects QEMU in the end.
 func TestPluginMigration(t *testing.T) {
-	c := startMigration(t)
+	c := startTwoNodes(t)
 	c.requirePluginAPI(t)
 	t.Cleanup(func() { c.upgrade(context.WithoutCancel(t.Context()), t) })
 	c.upgrade(t.Context(), t, pluginFlag)
