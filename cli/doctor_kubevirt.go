@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	pluginv1alpha1 "kubevirt.io/api/plugin/v1alpha1"
 
 	"github.com/mooring-vm/mooring/agent/doctor"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -38,7 +39,7 @@ func (c *cluster) examineKubeVirt(ctx context.Context, agents []string) []doctor
 	return coexistence.Examine(f)
 }
 
-// readBeside reads KubeVirt's pods and Mooring's admission policies.
+// readBeside reads KubeVirt's pods, and Mooring's admission policies and Plugin.
 func (c *cluster) readBeside(ctx context.Context, f *coexistence.Facts) {
 	object := &f.Objects[0]
 	pods, err := c.CoreV1().Pods(object.Namespace).List(ctx,
@@ -49,6 +50,18 @@ func (c *cluster) readBeside(ctx context.Context, f *coexistence.Facts) {
 		f.Pods = pods.Items
 	}
 	f.Admission, f.AdmissionErr = c.readAdmission(ctx, object)
+	f.Plugin, f.PluginErr = c.hasPlugin(ctx)
+}
+
+// hasPlugin reports whether the chart's Plugin exists. Only KubeVirt 1.9 and newer has the kind.
+func (c *cluster) hasPlugin(ctx context.Context) (bool, error) {
+	var plugin metav1.PartialObjectMetadata
+	err := getJSON(ctx, c, &plugin, pluginv1alpha1.SchemeGroupVersion.Group,
+		pluginv1alpha1.SchemeGroupVersion.Version, "plugins", coexistence.PluginName)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, clusterError(err, "get", "plugins.plugin.kubevirt.io", "read the Plugin")
 }
 
 // readAdmission reads Mooring's admission policies, and the rights of virt-controller.

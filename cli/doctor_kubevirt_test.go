@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	pluginv1alpha1 "kubevirt.io/api/plugin/v1alpha1"
 
 	"github.com/mooring-vm/mooring/agent/doctor"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -22,6 +23,7 @@ const (
 	bindingPath      = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/" +
 		launcherPolicy
 	reviewPath = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+	pluginPath = "/apis/plugin.kubevirt.io/v1alpha1/plugins/mooring"
 )
 
 // kubevirtAnswers are the answers of a cluster with KubeVirt 1.9, one node with virt-handler and
@@ -73,7 +75,7 @@ func kubevirtFindings(t *testing.T) (fleetReport, map[string]doctor.Finding) {
 func TestDoctorKubeVirt(t *testing.T) {
 	serveCluster(t, kubevirtAnswers(true))
 	r, findings := kubevirtFindings(t)
-	if r.Problems != 0 || len(findings) < 7 {
+	if r.Problems != 0 || len(findings) < 8 {
 		t.Errorf("%d problems, findings %+v", r.Problems, findings)
 	}
 	for _, f := range findings {
@@ -106,6 +108,17 @@ func TestDoctorKubeVirtProblem(t *testing.T) {
 	}
 }
 
+// TestDoctorKubeVirtPlugin finds a Plugin whose gate is off.
+func TestDoctorKubeVirtPlugin(t *testing.T) {
+	answers := kubevirtAnswers(true)
+	answers[pluginPath] = pluginv1alpha1.Plugin{ObjectMeta: metav1.ObjectMeta{Name: "mooring"}}
+	serveCluster(t, answers)
+	if r, findings := kubevirtFindings(t); r.Problems != 1 ||
+		findings["kubevirt-plugin"].Status != doctor.Problem {
+		t.Errorf("%d problems, %+v", r.Problems, findings["kubevirt-plugin"])
+	}
+}
+
 // TestDoctorWithoutKubeVirt has no findings about KubeVirt: Mooring works without it.
 func TestDoctorWithoutKubeVirt(t *testing.T) {
 	none := kubevirtAnswers(true)
@@ -132,6 +145,7 @@ func TestDoctorKubeVirtUnread(t *testing.T) {
 		{kubevirtPodsPath, "kubevirt-nodes", `"list" for pods in namespace kubevirt`},
 		{bindingPath, "kubevirt-account", `"get" for validatingadmissionpolicybindings`},
 		{reviewPath, "kubevirt-account", `"create" for subjectaccessreviews`},
+		{pluginPath, "kubevirt-plugin", `"get" for plugins.plugin.kubevirt.io`},
 	} {
 		answers := kubevirtAnswers(true)
 		answers[c.path] = failure(403, metav1.StatusReasonForbidden, "things is forbidden: User "+

@@ -32,6 +32,10 @@ type Facts struct {
 	// Admission describes Mooring's admission policies. AdmissionErr says why they are unknown.
 	Admission    Admission
 	AdmissionErr error
+
+	// Plugin reports whether the chart's Plugin exists. PluginErr says why this is unknown.
+	Plugin    bool
+	PluginErr error
 }
 
 // Admission describes Mooring's admission policies, as they apply to virt-controller.
@@ -68,6 +72,7 @@ func checks() []check {
 		{versionCheck, checkVersion},
 		{"kubevirt-account", checkAccount},
 		{"kubevirt-nodes", checkNodes},
+		{"kubevirt-plugin", checkPlugin},
 		{"kubevirt-headroom", checkHeadroom},
 		{"kubevirt-overcommit", checkOvercommit},
 		{"kubevirt-bindings", checkBindings},

@@ -65,7 +65,7 @@ func TestReleases(t *testing.T) {
 		"v1.7.0": nil, "v1.8.4": nil, "v1.9.0": nil,
 	} {
 		findings := coexistence.Examine(facts(t, version))
-		if len(findings) < 7 {
+		if len(findings) < 8 {
 			t.Errorf("%s: %d findings", version, len(findings))
 		}
 		for _, f := range findings {
@@ -251,6 +251,32 @@ func TestNodes(t *testing.T) {
 		"no virt-handler yet": {handlers(""), check, doctor.OK, "0 nodes", "", ""},
 		"unread": {func(f *coexistence.Facts) { f.PodsErr = denied() }, check, doctor.Unknown,
 			"forbidden", "not known", "pods in namespace kubevirt"},
+	} {
+		t.Run(name, r.run)
+	}
+}
+
+func TestPlugin(t *testing.T) {
+	const check = "kubevirt-plugin"
+	with := func(gates ...string) change {
+		return func(f *coexistence.Facts) {
+			f.Plugin = true
+			f.Objects[0].Spec.Configuration.DeveloperConfiguration.FeatureGates = gates
+		}
+	}
+	for name, r := range map[string]row{
+		"none": {func(*coexistence.Facts) {}, check, doctor.OK, "no Plugin", "", ""},
+		"gate": {with("Sidecar", "Plugins"), check, doctor.OK, "feature gate Plugins",
+			"calls the agent", ""},
+		"no gate": {with("Sidecar"), check, doctor.Problem, "spec.configuration." +
+			"developerConfiguration.featureGates lacks Plugins", "does not call the agent",
+			"kubevirt.plugin.enabled=false"},
+		"no developerConfiguration": {func(f *coexistence.Facts) {
+			f.Plugin = true
+			f.Objects[0].Spec.Configuration.DeveloperConfiguration = nil
+		}, check, doctor.Problem, "lacks Plugins", "", ""},
+		"unread": {func(f *coexistence.Facts) { f.PluginErr = denied() }, check, doctor.Unknown,
+			"forbidden", "not known", "plugins.plugin.kubevirt.io"},
 	} {
 		t.Run(name, r.run)
 	}

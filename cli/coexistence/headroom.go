@@ -59,8 +59,7 @@ func (s *subject) noLiveUpdate(value string) finding {
 		"VMs start without room to grow: Mooring can make none larger",
 		"use LiveUpdate, KubeVirt's default, or the feature gate " + sidecarGate +
 			" and a headroom hook sidecar"}
-	if dev := s.object.Spec.Configuration.DeveloperConfiguration; dev != nil &&
-		slices.Contains(dev.FeatureGates, sidecarGate) {
+	if s.gate(sidecarGate) {
 		f.means = "only VMs with a headroom hook sidecar can grow"
 		f.mend = "use LiveUpdate, KubeVirt's default, for all other VMs"
 	}

@@ -26,7 +26,7 @@ func TestDoctorFindsSettings(t *testing.T) {
 	awaitFindings(t, c, map[string]string{"kubevirt-version": "ok KubeVirt 1.",
 		"kubevirt-account": "ok " + virtController, "kubevirt-headroom": "ok",
 		"kubevirt-nodes": "ok", "kubevirt-overcommit": "ok", "kubevirt-bindings": "ok",
-		"kubevirt-runtime-class": "ok"})
+		"kubevirt-runtime-class": "ok", "kubevirt-plugin": "ok no Plugin"})
 
 	c.Configure(t, `{"spec": {"configuration": {"vmRolloutStrategy": "Stage",
 		"defaultRuntimeClass": "tuned", "network": {"binding": {"wide": {
