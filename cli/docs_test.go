@@ -169,8 +169,8 @@ func documentedLaunchers() []agentapi.Launcher {
 func TestJSONInDocs(t *testing.T) {
 	for file, values := range map[string][]any{
 		"reference/policy-check.md": {policycheck.Report{}, explain.Explanation{}},
-		"reference/doctor.md":       {doctor.Report{}, fleetReport{}},
-		"how-to/memory-lock.md":     {memlockJSON{}},
+"reference/doctor.md":       {doctor.Report{}, fleetReport{}},
+		"how-to/memory-lock.md":     {memlockJSON{}, ownLocksJSON{}},
 	} {
 		doc := readDoc(t, "docs", file)
 		for _, v := range values {

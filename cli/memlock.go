@@ -33,7 +33,8 @@ func (p *Program) memlockCommand() *cobra.Command {
 			"From a domain XML (--domain): libvirt's limit for QEMU. From a KubeVirt\n" +
 			"VirtualMachineInstance or VirtualMachine (--vmi): the launcher's overhead in\n" +
 			"that version of KubeVirt plus the guest's largest memory, if the VM has VFIO\n" +
-			"devices, SEV, real time or a required lock. With both: the larger limit.\n\n" +
+			"devices, SEV, real time or a required lock. With both: the larger limit.\n" +
+			"Beside it stands the limit that KubeVirt itself sets, to the byte.\n\n" +
 			"The answer is unknown if a device may be missing from the file: a network\n" +
 			"binding plugin or a hook sidecar of a VMI, a network or a QEMU argument of a\n" +
 			"domain. The limit is then a lower bound. The XML of the running domain has\n" +
@@ -67,15 +68,25 @@ func (p *Program) memlock(in io.Reader, o memlockOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	result, err := o.compute(in)
+	answer, err := o.compute(in)
 	if err != nil {
 		return err
 	}
 	if *o.output == formatJSON {
-		return writeJSON(p.Out, newMemlockJSON(result))
+		return writeJSON(p.Out, newMemlockJSON(answer))
 	}
-	return writeMemlock(p.Out, result)
+	return writeMemlock(p.Out, answer)
 }
+
+// memlockAnswer is the limit that the VM needs, and virt-handler's own limits. They are nil without a
+// VMI, and if virt-handler sets none.
+type memlockAnswer struct {
+	memlock.Result
+	own *ownLocks
+}
+
+// ownLocks are virt-handler's limits for libvirt at the start of the VM, and for QEMU later.
+type ownLocks struct{ start, running memlock.Result }
 
 // check returns an error for flags that exclude each other.
 func (o memlockOptions) check() error {
@@ -99,23 +110,21 @@ func (o memlockOptions) check() error {
 
 // compute computes the limit. With both files, the domain XML shows the devices from plugins and
 // hooks of the VMI.
-func (o memlockOptions) compute(in io.Reader) (memlock.Result, error) {
-	switch {
-	case o.vmi == "":
-		return o.ofDomain(in)
-	case o.domain == "":
-		return o.ofVMI(in)
+func (o memlockOptions) compute(in io.Reader) (memlockAnswer, error) {
+	var libvirt memlock.Result
+	var err error
+	if o.domain != "" {
+		if libvirt, err = o.ofDomain(in); err != nil || o.vmi == "" {
+			return memlockAnswer{Result: libvirt}, err
+		}
 	}
-	libvirt, err := o.ofDomain(in)
-	if err != nil {
-		return memlock.Result{}, err
+	answer, err := o.ofVMI(in)
+	if err != nil || o.domain == "" {
+		return answer, err
 	}
-	own, err := o.ofVMI(in)
-	if err != nil {
-		return memlock.Result{}, err
-	}
-	return memlock.VEP144(memlock.Demand{Implicit: own.Required, Base: own.Terms, Libvirt: libvirt},
-		own.Reason)
+	answer.Result, err = memlock.VEP144(memlock.Demand{
+		Implicit: answer.Required, Base: answer.Terms, Libvirt: libvirt}, answer.Reason)
+	return answer, err
 }
 
 func (o memlockOptions) ofDomain(in io.Reader) (memlock.Result, error) {
@@ -152,30 +161,41 @@ func largestLimit(def domain.Definition) (memlock.Result, error) {
 	return full, nil
 }
 
-func (o memlockOptions) ofVMI(in io.Reader) (memlock.Result, error) {
+func (o memlockOptions) ofVMI(in io.Reader) (answer memlockAnswer, err error) {
 	version, err := kubevirt.ParseVersion(o.version)
 	if err != nil {
-		return memlock.Result{}, usage("--kubevirt-version: %w", err)
+		return answer, usage("--kubevirt-version: %w", err)
 	}
 	var ratio kubevirt.Ratio
 	if o.ratio != "" {
 		if ratio, err = kubevirt.ParseRatio(o.ratio); err != nil {
-			return memlock.Result{}, usage("--ratio: %w", err)
+			return answer, usage("--ratio: %w", err)
 		}
 	}
 	text, err := readInput(in, o.vmi)
 	if err != nil {
-		return memlock.Result{}, err
+		return answer, err
 	}
 	vm, err := vmi.Read(text)
 	if err != nil {
-		return memlock.Result{}, fmt.Errorf("%s: %w", o.vmi, err)
+		return answer, fmt.Errorf("%s: %w", o.vmi, err)
 	}
-	result, err := kubevirt.Limit(vm, version, ratio)
-	if err != nil {
-		return memlock.Result{}, fmt.Errorf("%s: %w", o.vmi, err)
+	if answer.Result, err = kubevirt.Limit(vm, version, ratio); err != nil {
+		return answer, fmt.Errorf("%s: %w", o.vmi, err)
 	}
-	return result, nil
+	if answer.own, err = ownLocksOf(vm, version, ratio); err != nil {
+		return answer, fmt.Errorf("%s: %w", o.vmi, err)
+	}
+	return answer, nil
+}
+
+func ownLocksOf(vm kubevirt.VM, version kubevirt.Version, ratio kubevirt.Ratio) (*ownLocks, error) {
+	start, err := kubevirt.Own(vm, version, ratio, kubevirt.Daemon)
+	if err != nil || !start.Required {
+		return nil, err
+	}
+	running, err := kubevirt.Own(vm, version, ratio, kubevirt.QEMU)
+	return &ownLocks{start, running}, err
 }
 
 // readInput reads a file, or standard input.

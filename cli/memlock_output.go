@@ -21,6 +21,14 @@ type memlockJSON struct {
 	Terms   []memlockTermJSON `json:"terms"`
 	Reason  string            `json:"reason"`
 	Unknown []string          `json:"unknown"` // never null; why limitBytes is a lower bound
+
+	KubeVirt *ownLocksJSON `json:"kubevirt"` // null: no VMI, or KubeVirt sets no limit
+}
+
+// ownLocksJSON are KubeVirt's own limits. The unlimited one is libvirtUnlimited.
+type ownLocksJSON struct {
+	StartBytes   int64 `json:"startBytes"`   // for libvirt when it starts the VM
+	RunningBytes int64 `json:"runningBytes"` // for the running QEMU
 }
 
 type memlockTermJSON struct {
@@ -28,15 +36,15 @@ type memlockTermJSON struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func newMemlockJSON(r memlock.Result) memlockJSON {
+func newMemlockJSON(r memlockAnswer) memlockJSON {
 	out := memlockJSON{Verdict: r.Verdict(), Unlimited: r.Unlimited, Terms: []memlockTermJSON{},
 		Reason: r.Reason, Unknown: append([]string{}, r.Unknown...)}
 	if r.Required {
-		out.LimitBytes = &r.Bytes
-	}
-	if r.Unlimited {
-		limit := int64(libvirtUnlimited)
+		limit := bytesOf(r.Result)
 		out.LimitBytes = &limit
+	}
+	if r.own != nil {
+		out.KubeVirt = &ownLocksJSON{bytesOf(r.own.start), bytesOf(r.own.running)}
 	}
 	for _, t := range r.Terms {
 		out.Terms = append(out.Terms, memlockTermJSON(t))
@@ -44,8 +52,20 @@ func newMemlockJSON(r memlock.Result) memlockJSON {
 	return out
 }
 
-func writeMemlock(w io.Writer, r memlock.Result) error {
-	rows := [][]string{{"Limit:", r.String()}, {"Reason:", r.Reason}}
+// bytesOf returns a required limit in bytes.
+func bytesOf(r memlock.Result) int64 {
+	if r.Unlimited {
+		return libvirtUnlimited
+	}
+	return r.Bytes
+}
+
+func writeMemlock(w io.Writer, r memlockAnswer) error {
+	rows := [][]string{{"Limit:", r.String()}}
+	if r.own != nil {
+		rows = append(rows, []string{"KubeVirt:", r.own.String()})
+	}
+	rows = append(rows, []string{"Reason:", r.Reason})
 	if err := table(w, rows); err != nil || len(r.Terms) == 0 {
 		return err
 	}
@@ -55,4 +75,12 @@ func writeMemlock(w io.Writer, r memlock.Result) error {
 		rows = append(rows, []string{"  " + t.Name, api.Bytes(t.Bytes).String()})
 	}
 	return table(w, rows)
+}
+
+// String writes KubeVirt's own limits. Versions up to 1.7 set another one later.
+func (o *ownLocks) String() string {
+	if o.start.String() == o.running.String() {
+		return "sets " + o.start.String()
+	}
+	return fmt.Sprintf("sets %s at the start, %s later", o.start, o.running)
 }

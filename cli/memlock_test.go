@@ -101,6 +101,31 @@ func TestMemlockJSON(t *testing.T) {
 	}
 }
 
+// KubeVirt's own limits stand beside the VM's. Versions up to 1.7 set another one at the start.
+func TestMemlockOfKubeVirtItself(t *testing.T) {
+	const overhead = 270<<20 + 1<<30
+	file := writeInput(t, "v.yaml", gpuVMI)
+	for version, want := range map[string]*ownLocksJSON{
+		"1.7":  {StartBytes: overhead + 1<<30 + 176, RunningBytes: overhead + 4<<30 + 704},
+		"1.9":  {StartBytes: overhead + 4<<30 + 704, RunningBytes: overhead + 4<<30 + 704},
+		"main": {StartBytes: libvirtUnlimited, RunningBytes: libvirtUnlimited},
+	} {
+		got := runMemlock(t, "--vmi", file, "--kubevirt-version", version, "-o", "json")
+		var out memlockJSON
+		if err := json.Unmarshal([]byte(got.out), &out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.KubeVirt); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", version, diff)
+		}
+	}
+	got := runMemlock(t, "--vmi", writeInput(t, "v.yaml", plainVMI), "--kubevirt-version", "1.9",
+		"-o", "json")
+	if !strings.Contains(got.out, `"kubevirt": null`) {
+		t.Errorf("KubeVirt sets no limit: %+v", got)
+	}
+}
+
 func TestMemlockText(t *testing.T) {
 	for name, text := range map[string]string{"memlock-vdpa": vdpaXML, "memlock-locked": lockedXML,
 		"memlock-none": plainXML} {

@@ -1,12 +1,13 @@
 // Package kubevirt computes the memory overhead of KubeVirt's launchers by KubeVirt version
-// ([Overhead]), and from it the memory lock of a launcher ([Limit]).
+// ([Overhead]), from it virt-handler's memory lock ([Own]), and the lock that a launcher needs
+// ([Limit]).
 //
 // The formula is GetMemoryOverhead of KubeVirt's virt-controller (pkg/virt-controller/services,
 // since 1.8 pkg/hypervisor/kvm): page tables, a fixed share for each process, vCPUs, I/O threads
 // and other parts of the VM, multiplied by additionalGuestMemoryOverheadRatio.
-// testdata/overhead.tsv holds the results of KubeVirt's own code for the VMs in testdata/vmis.yaml,
-// release by release. The tests compare this package with it. hack/golden/kubevirt-overhead makes
-// the file anew.
+// testdata/overhead.tsv and testdata/lock.tsv hold the results of KubeVirt's own code for the VMs
+// in testdata/vmis.yaml, release by release. The tests compare this package with them.
+// hack/golden/kubevirt-overhead makes the files anew.
 //
 // Package vmi reads a [VM] from a VirtualMachineInstance. The object may come from a person.
 // Overhead then adds the defaults of KubeVirt's webhook as far as the object alone determines them:

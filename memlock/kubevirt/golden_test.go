@@ -45,10 +45,10 @@ func vmis(t *testing.T) map[string]kubevirt.VM {
 	return all
 }
 
-// golden reads testdata/overhead.tsv: the header and the rows.
-func golden(t *testing.T) (releases [][]string, rows [][]string) {
+// golden reads a table in testdata: the header and the rows.
+func golden(t *testing.T, name string) (releases [][]string, rows [][]string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "overhead.tsv"))
+	text, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func golden(t *testing.T) (releases [][]string, rows [][]string) {
 // The table has the results of KubeVirt's own code.
 func TestOverheadIsKubeVirts(t *testing.T) {
 	vms := vmis(t)
-	columns, rows := golden(t)
+	columns, rows := golden(t, "overhead.tsv")
 	compared := 0
 	for _, row := range rows {
 		vm, ok := vms[row[0]]
@@ -92,16 +92,7 @@ func TestOverheadIsKubeVirts(t *testing.T) {
 // KubeVirt's answer to a ratio that it does not know.
 func overheadText(t *testing.T, vm kubevirt.VM, tag, ratio string) string {
 	t.Helper()
-	version, err := kubevirt.ParseVersion(tag)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r kubevirt.Ratio
-	if ratio != "-" {
-		if r, err = kubevirt.ParseRatio(ratio); err != nil {
-			t.Fatal(err)
-		}
-	}
+	version, r := inputs(t, tag, ratio)
 	_, total, err := kubevirt.Overhead(vm, version, r)
 	if err != nil && strings.Contains(err.Error(), "knows no overhead ratio") {
 		return "-"
@@ -112,9 +103,25 @@ func overheadText(t *testing.T, vm kubevirt.VM, tag, ratio string) string {
 	return strconv.FormatInt(total, 10)
 }
 
+// inputs parses a release and a ratio of a table.
+func inputs(t *testing.T, tag, ratio string) (kubevirt.Version, kubevirt.Ratio) {
+	t.Helper()
+	version, err := kubevirt.ParseVersion(tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r kubevirt.Ratio
+	if ratio != "-" {
+		if r, err = kubevirt.ParseRatio(ratio); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return version, r
+}
+
 // Each row of the table starts a column of the golden table. The tests thus check each row.
 func TestGoldenTableCoversEveryRow(t *testing.T) {
-	columns, _ := golden(t)
+	columns, _ := golden(t, "overhead.tsv")
 	first := map[string]bool{}
 	for _, tags := range columns {
 		first[tags[0]] = true

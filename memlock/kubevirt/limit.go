@@ -9,10 +9,10 @@ import (
 
 // Limit computes the memory lock of a VM's launcher.
 //
-// It is virt-handler's own limit ([Own]). It is required for a VM with passed-through devices
-// (hostDevices, gpus, interfaces with sriov), with SEV or SEV-SNP, with realtime, or with a request
-// in memory.reservedOverhead.memLock. On main KubeVirt sets an infinite limit, and Limit uses the
-// formula of 1.9.
+// It is [Bound], so that virt-handler's limit fits for every process. It is required for a VM with
+// passed-through devices (hostDevices, gpus, interfaces with sriov), with SEV or SEV-SNP, with
+// realtime, or with a request in memory.reservedOverhead.memLock. On main KubeVirt sets an infinite
+// limit, and Limit uses the formula of 1.9.
 //
 // With a virtual IOMMU and several devices libvirt needs the guest's memory once for each device.
 // KubeVirt before 1.8.3 does not add that, and the reason says so.
@@ -30,7 +30,7 @@ func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 }
 
 func limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
-	terms, err := Own(vm, version, ratio)
+	terms, err := Bound(vm, version, ratio)
 	if err != nil {
 		return memlock.Result{}, err
 	}
@@ -42,49 +42,6 @@ func limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 	}
 	return memlock.Limited(vm.requiredReason(version, conditions), terms...)
 }
-
-// Own returns the terms of virt-handler's limit (AdjustResources), also for a VM without a reason
-// for one:
-//
-//	overhead + memory             up to KubeVirt 1.8.2
-//	overhead + devices × memory   newer, with several VFIO devices
-//
-// memory is the larger of the guest's maximum and requests.memory, rounded up to 1000 bytes. Older
-// versions use only one of the two for some processes, so Own is never less than their limit. The
-// errors are those of [Limit].
-func Own(vm VM, version Version, ratio Ratio) ([]memlock.Term, error) {
-	terms, _, err := Overhead(vm, version, ratio)
-	if err != nil {
-		return nil, err
-	}
-	bytes, field, err := vm.Memory.LargestGuest()
-	if err != nil {
-		return nil, err
-	}
-	if m := vm.Memory; m.Request > bytes {
-		bytes, field = m.Request, "resources.requests.memory"
-	}
-	n := int64(1)
-	if version.Compare(perDevice) >= 0 {
-		n = max(n, int64(vm.devices()))
-	}
-	guest := memlock.Term{Name: fmt.Sprintf("guest memory (%s)", field), Bytes: bytes}
-	rounding := memlock.Term{Name: "rounding up to 1000 bytes", Bytes: (1000 - bytes%1000) % 1000}
-	for _, t := range []memlock.Term{guest, rounding} {
-		all, err := t.Times(n)
-		if err != nil {
-			return nil, err
-		}
-		if all.Bytes > 0 {
-			terms = append(terms, all)
-		}
-	}
-	return terms, nil
-}
-
-// perDevice is the first version that counts the guest's memory once for each VFIO device, like
-// libvirt with a virtual IOMMU.
-var perDevice = v(1, 8, 3)
 
 // liveUpdate is the first version with LiveUpdate as the default.
 var liveUpdate = v(1, 6, 0)

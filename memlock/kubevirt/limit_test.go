@@ -30,14 +30,14 @@ func TestLimitConditions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, name, rounding := int64(1), "", ""
+		n, name := int64(1), ""
 		if vm.devices() > 1 {
-			n, name, rounding = 4, "4 x ", "4 x "
+			n, name = 4, "4 x "
 		}
-		want := memlock.Result{Required: true, Bytes: total + n*(4*gi+704), Reason: reason,
+		want := memlock.Result{Required: true, Bytes: total + n*(4*gi+1) + 703, Reason: reason,
 			Terms: append(overhead,
 				memlock.Term{Name: name + "guest memory (memory.guest)", Bytes: n * (4*gi + 1)},
-				memlock.Term{Name: rounding + "rounding up to 1000 bytes", Bytes: n * 703})}
+				memlock.Term{Name: "rounding up to 1000 bytes", Bytes: 703})}
 		got, err := Limit(vm, version, mustRatio(t, "1.5"))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%+v: %v (-want +got)\n%s", vm, err, diff)
@@ -124,8 +124,8 @@ func TestLimitErrors(t *testing.T) {
 // KubeVirt counts the memory of a guest with several devices once for each since 1.8.3.
 func TestLimitOfSeveralDevices(t *testing.T) {
 	for version, want := range map[string]int64{
-		"1.8.2": 70_099_403_016, "1.8.3": 138_818_880_016, "1.8.4": 138_818_880_016,
-		"1.9": 138_818_880_016, "main": 138_839_851_536, // with 20 MiB more for QEMU
+		"1.8.2": 70_099_403_016, "1.8.3": 138_818_879_752, "1.8.4": 138_818_879_752,
+		"1.9": 138_818_879_752, "main": 138_839_851_272, // with 20 MiB more for QEMU
 	} {
 		got, err := Limit(VM{GPUs: 2, Memory: Memory{Guest: 64 * gi}, CPU: CPU{Cores: 4}},
 			mustVersion(t, version), Ratio{})

@@ -33,12 +33,21 @@ type evaluator struct {
 	repository repository
 	required   []string // modules to build with, where newer than the release's own
 	rows       []row
-	results    map[[sha256.Size]byte][]*int64
+	results    map[[sha256.Size]byte][]*answer
 }
 
-// at returns the overheads that KubeVirt computes at a tag. Rows with a ratio give nil in releases
-// that have no ratio.
-func (a *evaluator) at(tag string) ([]*int64, error) {
+// answer holds KubeVirt's results for a row.
+type answer struct {
+	Overhead int64 // in bytes
+
+	// Start and Running are virt-handler's memory lock for libvirt at the start, and for a running
+	// QEMU: bytes, "unlimited", or "none" if virt-handler sets none.
+	Start, Running string
+}
+
+// at returns KubeVirt's results at a tag. Rows with a ratio give nil in releases that have no
+// ratio.
+func (a *evaluator) at(tag string) ([]*answer, error) {
 	dir, err := os.MkdirTemp("", "kubevirt-overhead-")
 	if err != nil {
 		return nil, err
@@ -88,13 +97,23 @@ func (e *extraction) write(dir string, required []string) error {
 	if err != nil {
 		return err
 	}
-	more := map[string]string{overheads: overheadCode(method[0]), enter: defaultsCode(calls)}
+	locks, adjusting, err := e.find(lockFolders, adjust)
+	if err != nil {
+		return err
+	}
+	if err := e.needForLocks(locks); err != nil {
+		return err
+	}
+	more := map[string]string{}
+	more[overheads] += overheadCode(method[0])
+	more[enter] += defaultsCode(calls)
+	more[locks] += lockCode(locks, adjusting[0]) // since 1.8 in the same package as the overhead
 	for folder, p := range e.packages {
 		if err := writeFile(p.file(more[folder]), dir, folder, "extracted.go"); err != nil {
 			return err
 		}
 	}
-	main := fmt.Sprintf(mainCode, module+"/"+overheads, module+"/"+enter)
+	main := fmt.Sprintf(mainCode, module+"/"+overheads, module+"/"+enter, module+"/"+locks)
 	return errors.Join(writeFile([]byte(main), dir, "main.go"),
 		writeFile(goMod(required), dir, "go.mod"))
 }
@@ -131,8 +150,8 @@ func (e *extraction) find(folders, names []string) (string, []declaration, error
 	return "", nil, fmt.Errorf("none of %v is in %v", names, folders)
 }
 
-// ask runs the program, which returns one number for each row.
-func ask(program string, rows []row) ([]*int64, error) {
+// ask runs the program, which returns one answer for each row.
+func ask(program string, rows []row) ([]*answer, error) {
 	in, err := json.Marshal(rows)
 	if err != nil {
 		return nil, err
@@ -144,7 +163,7 @@ func ask(program string, rows []row) ([]*int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go run: %w", err)
 	}
-	var results []*int64
+	var results []*answer
 	if err := json.Unmarshal(out, &results); err != nil {
 		return nil, err
 	}

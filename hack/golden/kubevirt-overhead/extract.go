@@ -66,6 +66,9 @@ func (e *extraction) need(folder, name string) error {
 	if p == nil {
 		p = &excerpt{s.name, map[string]string{}, map[string]string{}}
 		e.packages[folder] = p
+		if err := e.needStandIns(folder); err != nil {
+			return err
+		}
 	}
 	d, ok := s.decls[name]
 	if !ok {
@@ -76,6 +79,25 @@ func (e *extraction) need(folder, name string) error {
 	}
 	p.decls[name] = d.text
 	return e.needUsed(folder, p, s, d)
+}
+
+// needStandIns extracts all replacements in a package. Methods among them have no other users that
+// needUsed finds.
+func (e *extraction) needStandIns(folder string) error {
+	standIn, ok := standIns[folder]
+	if !ok || standIn.whole {
+		return nil
+	}
+	replacement := &source{decls: map[string]declaration{}}
+	if err := replacement.add(folder, []byte(standIn.code)); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(replacement.decls)) {
+		if err := e.need(folder, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // needUsed extracts every declaration used by d.
@@ -142,8 +164,8 @@ func localsOf(node ast.Node) map[string]bool {
 // needImported extracts a declaration of another package.
 func (e *extraction) needImported(p *excerpt, name, path, what string) error {
 	folder, own := strings.CutPrefix(path, module+"/")
-	if path == logPath {
-		folder, own = logFolder, true
+	if to, ok := replacedImports[path]; ok {
+		folder, own = to, true
 		path = module + "/" + folder
 	}
 	p.imports[name] = path

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mainCode is the program. It reads rows and prints numbers.
+// mainCode is the program. It reads rows and prints answers.
 const mainCode = `package main
 
 import (
@@ -17,7 +17,13 @@ import (
 
 	overheads %q
 	defaults %q
+	locks %q
 )
+
+type answer struct {
+	Overhead       int64
+	Start, Running string
+}
 
 func main() {
 	var rows []struct {
@@ -28,7 +34,7 @@ func main() {
 	if err := json.NewDecoder(os.Stdin).Decode(&rows); err != nil {
 		panic(err)
 	}
-	results := []*int64{}
+	results := []*answer{}
 	for _, r := range rows {
 		var vmi v1.VirtualMachineInstance
 		if err := json.Unmarshal(r.VMI, &vmi); err != nil {
@@ -39,8 +45,9 @@ func main() {
 			results = append(results, nil)
 			continue
 		}
-		n := overheads.Of(&vmi, r.Arch, r.Ratio)
-		results = append(results, &n)
+		a := answer{Overhead: overheads.Of(&vmi, r.Arch, r.Ratio)}
+		a.Start, a.Running = locks.Locks(&vmi, r.Arch, r.Ratio)
+		results = append(results, &a)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
 		panic(err)
@@ -57,7 +64,7 @@ func overheadCode(d declaration) string {
 		call = "new(" + typeName(f.Recv.List[0].Type) + ")." + call
 	}
 	ratio := ""
-	if len(f.Type.Params.List) > 2 {
+	if parameters(d) > 2 {
 		ratio = ", ratio"
 	}
 	return fmt.Sprintf(`
@@ -69,6 +76,9 @@ func Of(vmi *v1.VirtualMachineInstance, arch string, ratio *string) int64 {
 }
 `, ratio != "", call, ratio)
 }
+
+// parameters returns the number of a function's parameters, where each has a type of its own.
+func parameters(d declaration) int { return len(d.node.(*ast.FuncDecl).Type.Params.List) }
 
 // defaultsCode calls the defaults with arguments by the type of their parameters.
 func defaultsCode(calls []declaration) string {

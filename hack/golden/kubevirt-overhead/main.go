@@ -1,6 +1,6 @@
-// Command kubevirt-overhead computes the memory overhead of launchers with KubeVirt's own code, for
-// each release and a list of VMs. The tests of memlock/kubevirt compare Mooring's table with the
-// result. README.md shows how to run it.
+// Command kubevirt-overhead computes the memory overhead of launchers and their memory lock with
+// KubeVirt's own code, for each release and a list of VMs. The tests of memlock/kubevirt compare
+// Mooring's results with them. README.md shows how to run it.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 )
 
 func main() {
@@ -24,12 +25,13 @@ func run(logger *slog.Logger) error {
 	clone := flag.String("clone", "", "KubeVirt's git repository, bare or not")
 	vmis := flag.String("vmis", "memlock/kubevirt/testdata/vmis.yaml", "VirtualMachineInstances, "+
 		"one a YAML document")
-	out := flag.String("out", "memlock/kubevirt/testdata/overhead.tsv", "table to write")
+	out := flag.String("out", "memlock/kubevirt/testdata", "directory of the tables to write, "+
+		"overhead.tsv and lock.tsv")
 	modules := flag.String("modules", "", "build with the modules of this tag where a release "+
 		"has older ones; faster")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: kubevirt-overhead -clone DIR [-vmis "+
-			"FILE] [-out FILE] [-modules TAG] [TAG...]")
+			"FILE] [-out DIR] [-modules TAG] [TAG...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -48,21 +50,27 @@ func run(logger *slog.Logger) error {
 			return err
 		}
 	}
-	t := table{rows: rows}
+	overheads, locks := table{rows: rows}, table{rows: rows}
 	required, err := repository.modules(*modules)
 	if err != nil {
 		return err
 	}
 	a := evaluator{repository: repository, required: required, rows: rows,
-		results: map[[sha256.Size]byte][]*int64{}}
+		results: map[[sha256.Size]byte][]*answer{}}
 	for _, tag := range tags {
-		bytes, err := a.at(tag)
+		results, err := a.at(tag)
 		if err != nil {
 			return fmt.Errorf("%s: %w", tag, err)
 		}
-		t.add(tag, bytes)
-		logger.Info("computed", "tag", tag, "columns", len(t.columns))
-		if err := os.WriteFile(*out, t.text(), 0o644); err != nil { // each, since it takes a while
+		overheads.add(tag, cellsOf(results, overheadCell))
+		locks.add(tag, cellsOf(results, lockCell))
+		logger.Info("computed", "tag", tag, "columns", len(overheads.columns), "of locks",
+			len(locks.columns))
+		// each, since it takes a while
+		err = errors.Join(
+			os.WriteFile(filepath.Join(*out, "overhead.tsv"), overheads.text(), 0o644),
+			os.WriteFile(filepath.Join(*out, "lock.tsv"), locks.text(), 0o644))
+		if err != nil {
 			return err
 		}
 	}

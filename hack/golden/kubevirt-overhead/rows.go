@@ -83,17 +83,16 @@ type table struct {
 
 type column struct {
 	tags  []string
-	bytes []*int64
+	cells []string
 }
 
-// add adds the results of a release.
-func (t *table) add(tag string, results []*int64) {
-	same := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
-	if n := len(t.columns); n > 0 && slices.EqualFunc(t.columns[n-1].bytes, results, same) {
+// add adds the cells of a release.
+func (t *table) add(tag string, cells []string) {
+	if n := len(t.columns); n > 0 && slices.Equal(t.columns[n-1].cells, cells) {
 		t.columns[n-1].tags = append(t.columns[n-1].tags, tag)
 		return
 	}
-	t.columns = append(t.columns, column{[]string{tag}, results})
+	t.columns = append(t.columns, column{[]string{tag}, cells})
 }
 
 // text is the table as tab-separated text. A column's head lists its releases.
@@ -110,13 +109,31 @@ func (t *table) text() []byte {
 			cells[1] = *r.Ratio
 		}
 		for _, c := range t.columns {
-			cell := none
-			if c.bytes[i] != nil {
-				cell = fmt.Sprint(*c.bytes[i])
-			}
-			cells = append(cells, cell)
+			cells = append(cells, c.cells[i])
 		}
 		fmt.Fprintln(&b, strings.Join(cells, "\t"))
 	}
 	return b.Bytes()
+}
+
+// cellsOf returns a cell for each result: none without one.
+func cellsOf(results []*answer, cell func(answer) string) []string {
+	cells := make([]string, len(results))
+	for i, r := range results {
+		if cells[i] = none; r != nil {
+			cells[i] = cell(*r)
+		}
+	}
+	return cells
+}
+
+func overheadCell(a answer) string { return fmt.Sprint(a.Overhead) }
+
+// lockCell returns the lock at the start, with a slash and the lock of the running VM if it
+// differs.
+func lockCell(a answer) string {
+	if a.Start == a.Running {
+		return a.Start
+	}
+	return a.Start + "/" + a.Running
 }

@@ -108,7 +108,7 @@ func importsOf(f *ast.File) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := path.Base(p)
+		name := strings.TrimPrefix(path.Base(p), "go-")
 		if i.Name != nil {
 			name = i.Name.Name
 		}

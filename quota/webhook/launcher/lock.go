@@ -79,10 +79,10 @@ func (l lock) check(value *api.Lockable) error {
 	return err
 }
 
-// overhead returns KubeVirt's own limit without this memory of the guest, and without the memory of
-// reservedOverhead.
+// overhead returns the bound of KubeVirt's own limit without this memory of the guest, and without
+// the memory of reservedOverhead.
 func (m *mutation) overhead(vm kubevirt.VM, guest int64) (int64, error) {
-	terms, err := kubevirt.Own(vm, m.Cluster.Version, m.Cluster.Ratio)
+	terms, err := kubevirt.Bound(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
 		return 0, err
 	}

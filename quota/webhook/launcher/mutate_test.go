@@ -165,7 +165,7 @@ func TestOverheadAndShare(t *testing.T) {
 		"one device":                          {"1.9", withGPUs(1), Reserved{}, device, "0"},
 		"several devices before 1.8.3":        {"1.8.2", withGPUs(3), Reserved{}, device, "0"},
 		"several devices": {"1.8.3", withGPUs(3), Reserved{},
-			device + 2*(2*gi+352), "0"},
+			device + 2*2*gi, "0"},
 		"requires a lock in the first words": {"1.7", func(*vmi) {},
 			Reserved{RequiresLock: true, Value: 1}, oneCPU + 8*mi, "1"},
 		"a value alone requires no lock": {"1.7", func(*vmi) {}, Reserved{Value: 1}, 0, ""},

@@ -211,15 +211,15 @@ func largest(t *rapid.T, vm kubevirt.VM) int64 {
 	return bytes
 }
 
-// atLeast is virt-handler's limit, computed apart from [kubevirt.Own]: memory rounded up, counted
-// per device in new versions, plus the demand beyond it.
+// atLeast is virt-handler's limit, computed apart from [kubevirt.Bound]: memory, rounded up once
+// and counted per device in new versions, plus the demand beyond it.
 func atLeast(t *rapid.T, in Input, vm kubevirt.VM, limit memlock.Result) memlock.Result {
 	n := int64(vm.HostDevices + vm.GPUs + vm.SRIOV)
-	memory := (max(largest(t, vm), vm.Memory.Request) + 999) / 1000 * 1000
+	memory := max(largest(t, vm), vm.Memory.Request)
 	counted := overheadBytes(t, in, vm)
 	vm.Memory.AddedOverhead = 0
 	known := overheadBytes(t, in, vm) < counted // the version knows addedOverhead
-	limit.Bytes = counted + memory + in.Reserved.Value
+	limit.Bytes = counted + (memory+999)/1000*1000 + in.Reserved.Value
 	if reserved := in.VMI.Spec.Domain.Memory.ReservedOverhead; reserved != nil && !known {
 		limit.Bytes += reserved.AddedOverhead.Value()
 	}
