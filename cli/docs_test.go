@@ -169,7 +169,7 @@ func documentedLaunchers() []agentapi.Launcher {
 func TestJSONInDocs(t *testing.T) {
 	for file, values := range map[string][]any{
 		"reference/policy-check.md": {policycheck.Report{}, explain.Explanation{}},
-"reference/doctor.md":       {doctor.Report{}, fleetReport{}},
+		"reference/doctor.md":       {doctor.Report{}, fleetReport{}},
 		"how-to/memory-lock.md":     {memlockJSON{}, ownLocksJSON{}},
 	} {
 		doc := readDoc(t, "docs", file)
