@@ -64,7 +64,7 @@ func run(logger *slog.Logger) error {
 		}
 		overheads.add(tag, cellsOf(results, overheadCell))
 		locks.add(tag, cellsOf(results, lockCell))
-		logger.Info("computed", "tag", tag, "columns", len(overheads.columns), "of locks",
+		logger.Info("computed", "tag", tag, "columns", len(overheads.columns), "locks",
 			len(locks.columns))
 		// each, since it takes a while
 		err = errors.Join(
