@@ -78,8 +78,8 @@ func (p *Program) memlock(in io.Reader, o memlockOptions) error {
 	return writeMemlock(p.Out, answer)
 }
 
-// memlockAnswer is the limit that the VM needs, and virt-handler's own limits. They are nil without a
-// VMI, and if virt-handler sets none.
+// memlockAnswer is the limit that the VM needs, and virt-handler's own limits. They are nil without
+// a VMI, and if virt-handler sets none.
 type memlockAnswer struct {
 	memlock.Result
 	own *ownLocks

@@ -23,7 +23,8 @@ func checkPlugin(s *subject) finding {
 			"it is not known whether virt-handler calls the agent",
 			remedy(s.PluginErr, `get the verb "get" for plugins.plugin.kubevirt.io`)}
 	case !s.Plugin:
-		return finding{doctor.OK, "no Plugin of Mooring", "virt-handler does not call the agent", ""}
+		return finding{doctor.OK, "no Plugin of Mooring",
+			"virt-handler does not call the agent", ""}
 	case s.gate(pluginsGate):
 		return finding{doctor.OK, "Plugin " + PluginName + ", feature gate " + pluginsGate,
 			"virt-handler calls the agent before it starts a VM", ""}
@@ -32,7 +33,8 @@ func checkPlugin(s *subject) finding {
 		"developerConfiguration.featureGates lacks " + pluginsGate,
 		"virt-handler does not call the agent: a memory lock above KubeVirt's is lost when it " +
 			"starts a VM with a device",
-		"add the feature gate " + pluginsGate + ", or set kubevirt.plugin.enabled=false in the chart"}
+		"add the feature gate " + pluginsGate +
+			", or set kubevirt.plugin.enabled=false in the chart"}
 }
 
 // gate reports whether a feature gate is enabled by name. KubeVirt 1.6 to 1.9 disables the gates of

@@ -67,7 +67,7 @@ func checkRuntimeClass(s *subject) finding {
 		return finding{doctor.OK, setting + "none", "launchers have no RuntimeClass", ""}
 	}
 	return finding{doctor.Note, setting + name,
-		"if this RuntimeClass has an overhead, Mooring's estimate of a VM's charge leaves it out: " +
-			"the check of a VM passes, and the quota may then reject its launcher",
+		"if this RuntimeClass has an overhead, Mooring's estimate of a VM's charge leaves it " +
+			"out: the check of a VM passes, and the quota may then reject its launcher",
 		"keep room in the quotas, or use a RuntimeClass without overhead"}
 }
