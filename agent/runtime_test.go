@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/adaptation"
@@ -45,9 +47,13 @@ func testPod(namespace, name string, annotations map[string]string) *nri.PodSand
 		Annotations: all}
 }
 
+// idPrefix makes the IDs of this run's containers, and so the names of their cgroups, different from
+// those that an interrupted run left on the machine.
+var idPrefix = strings.ToLower(rand.Text())
+
 func testContainer(pod *nri.PodSandbox) *nri.Container {
 	return &nri.Container{
-		Id: "0123456789-" + pod.GetName(), PodSandboxId: pod.GetId(), Name: "compute",
+		Id: idPrefix + "-" + pod.GetName(), PodSandboxId: pod.GetId(), Name: "compute",
 		Linux: &nri.LinuxContainer{
 			Resources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(4 << 30)}}},
 	}
