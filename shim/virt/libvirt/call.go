@@ -20,7 +20,7 @@ func (c *connection) call(ctx context.Context, f func(*link) error) error {
 		return err
 	}
 	select {
-	case c.callSlots <- struct{}{}:
+	case l.slots <- struct{}{}:
 	case <-l.lost:
 		l.calls.Done()
 		return virt.ErrConnection
@@ -29,12 +29,10 @@ func (c *connection) call(ctx context.Context, f func(*link) error) error {
 		return ctx.Err()
 	}
 	done := make(chan error, 1)
-	l.running.Add(1)
 	go func() {
 		err := l.classified(f(l))
-		l.running.Add(-1)
 		l.calls.Done()
-		<-c.callSlots
+		<-l.slots
 		done <- err
 	}()
 	return l.await(ctx, done)

@@ -20,7 +20,7 @@ func listen(t *testing.T, d *libvirttest.Daemon) events {
 	t.Helper()
 	_ = open(t, d.URI, Options{}) // waits for libvirtd
 	heard := make(events, 1024)
-	l, err := connect(d.URI, time.Minute, func(_, event string) { heard <- event })
+	l, err := connect(d.URI, Options{}.withDefaults(), func(_, event string) { heard <- event })
 	if err != nil {
 		t.Fatal(err)
 	}

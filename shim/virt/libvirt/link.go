@@ -7,23 +7,23 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"libvirt.org/go/libvirt"
 )
 
-// missed is the number of keep-alive intervals without an answer after which a link is lost.
+// missed is the number of probe intervals without an answer after which a link is lost.
 const missed = 3
 
 // link is one connection of libvirt, from its opening to its loss.
 type link struct {
-	conn *libvirt.Connect
+	uri   string
+	conn  *libvirt.Connect
+	slots chan struct{} // one element for each call that has not returned
 
 	lost     chan struct{} // closed when the connection is
 	loseOnce sync.Once
 	calls    sync.WaitGroup // calls that have not returned, and watch
-	running  atomic.Int32   // calls of the connection that have not returned
 
 	bandwidth bandwidthReader
 
@@ -34,20 +34,26 @@ type link struct {
 }
 
 // connect blocks until libvirt answers, without a time limit.
-func connect(uri string, keepAlive time.Duration, onEvent func(uuid, event string)) (*link, error) {
+func connect(uri string, o Options, onEvent func(uuid, event string)) (*link, error) {
 	conn, err := libvirt.NewConnect(uri)
 	if err != nil {
 		return nil, classified(err)
 	}
-	l := &link{conn: conn, lost: make(chan struct{}), handles: map[string]*libvirt.Domain{}}
-	if err := l.prepare(keepAlive, onEvent); err != nil {
+	l := &link{
+		uri:     uri,
+		conn:    conn,
+		slots:   make(chan struct{}, concurrentCalls(o.MaxCalls)),
+		lost:    make(chan struct{}),
+		handles: map[string]*libvirt.Domain{},
+	}
+	if err := l.prepare(o.ProbeInterval, onEvent); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *link) prepare(keepAlive time.Duration, onEvent func(uuid, event string)) error {
+func (l *link) prepare(probe time.Duration, onEvent func(uuid, event string)) error {
 	// In-process drivers have no connection to lose.
 	err := l.conn.RegisterCloseCallback(
 		func(*libvirt.Connect, libvirt.ConnectCloseReason) { l.lose() },
@@ -55,21 +61,16 @@ func (l *link) prepare(keepAlive time.Duration, onEvent func(uuid, event string)
 	if err != nil && !hasCode(err, libvirt.ERR_NO_SUPPORT) {
 		return fmt.Errorf("register for the loss of the connection: %w", classified(err))
 	}
-	err = l.conn.SetKeepAlive(int(keepAlive/time.Second), missed)
-	if err != nil && !hasCode(err, libvirt.ERR_NO_SUPPORT) {
-		return fmt.Errorf("keep the connection alive: %w", classified(err))
-	}
 	if err := l.registerEvents(onEvent); err != nil {
 		return err
 	}
 	l.calls.Add(1)
-	go l.watch(keepAlive)
+	go l.watch(probe)
 	return nil
 }
 
-// watch loses the link when libvirt hangs. It asks for libvirt's version while calls run, and waits
-// for three intervals. libvirt's own keep-alive is not enough: on a busy machine the client library
-// of libvirt 9.0 sometimes misses its own timer and waits until the daemon answers.
+// watch loses the link when libvirt hangs. While calls run, it probes libvirt once per interval and
+// waits for three intervals. libvirt's own keep-alive messages are unsafe: see [concurrentCalls].
 func (l *link) watch(interval time.Duration) {
 	defer l.calls.Done()
 	tick := time.NewTicker(interval)
@@ -80,22 +81,21 @@ func (l *link) watch(interval time.Duration) {
 			return
 		case <-tick.C:
 		}
-		if l.running.Load() > 0 && !l.answers(missed*interval) {
+		if len(l.slots) > 0 && !l.answers(missed*interval) {
 			l.lose()
 			return
 		}
 	}
 }
 
-// answers reports whether libvirt answers a call that needs no domain. It returns early if the link
-// is lost.
+// answers reports whether libvirt accepts a new connection. It returns early if the link is lost.
 func (l *link) answers(within time.Duration) bool {
 	answered := make(chan struct{})
-	l.calls.Add(1)
 	go func() {
-		defer l.calls.Done()
-		_, _ = l.conn.GetLibVersion() // an error is an answer, too
-		close(answered)
+		if conn, err := libvirt.NewConnectReadOnly(l.uri); err == nil {
+			_, _ = conn.Close()
+		}
+		close(answered) // an error is an answer, too
 	}()
 	select {
 	case <-answered:
@@ -140,8 +140,8 @@ func (l *link) replaceHandle(d *libvirt.Domain) {
 	l.handles[uuid], l.staleHandles = d, append(l.staleHandles, previous)
 }
 
-// close closes the connection after all running calls have returned and watch has ended. It ignores errors, because the
-// connection may be lost already.
+// close closes the connection after all running calls have returned and watch has ended. It ignores
+// errors, because the connection may be lost already.
 func (l *link) close() {
 	l.lose()
 	l.calls.Wait()

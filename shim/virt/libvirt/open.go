@@ -21,7 +21,6 @@ type connection struct {
 	uri        string
 	options    Options
 	hub        notice.Hub
-	callSlots  chan struct{}      // one element for each running call
 	agentCalls singleflight.Group // queries to guest agents, by UUID
 	stop       context.CancelFunc
 	closed     chan struct{} // closed when maintain has returned
@@ -41,10 +40,9 @@ func Open(ctx context.Context, uri string, o Options) (virt.Connection, error) {
 	}
 	o = o.withDefaults()
 	c := &connection{
-		uri:       uri,
-		options:   o,
-		callSlots: make(chan struct{}, o.MaxCalls),
-		closed:    make(chan struct{}),
+		uri:     uri,
+		options: o,
+		closed:  make(chan struct{}),
 	}
 	first, err := c.connect(ctx, func(err error) bool { return errors.Is(err, virt.ErrConnection) })
 	if err != nil {
@@ -124,7 +122,7 @@ func (c *connection) connectOnce(ctx context.Context) (*link, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		l, err := connect(c.uri, c.options.KeepAlive, c.onEvent)
+		l, err := connect(c.uri, c.options, c.onEvent)
 		done <- result{l, err}
 	}()
 	select {

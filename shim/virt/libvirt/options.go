@@ -14,11 +14,12 @@ type Options struct {
 	// and 5 s.
 	MinBackoff, MaxBackoff time.Duration
 
-	// KeepAlive is the interval of keep-alive messages, in whole seconds. After three missed
-	// answers the connection counts as lost. Default: 5 s.
-	KeepAlive time.Duration
+	// ProbeInterval is the interval at which a running call makes the connection ask libvirt for an
+	// answer. After three intervals without one the connection counts as lost. Default: 5 s.
+	ProbeInterval time.Duration
 
-	// MaxCalls is the number of concurrent calls. Default: 16.
+	// MaxCalls is the number of concurrent calls in one connection. Default: 16. With a libvirt older
+	// than 10.3 it is 1, because that client library can crash otherwise.
 	MaxCalls int
 
 	// AgentTimeout is the time State waits for the guest agent. Default: 2 s.
@@ -31,7 +32,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.MinBackoff = cmp.Or(o.MinBackoff, 100*time.Millisecond)
 	o.MaxBackoff = cmp.Or(o.MaxBackoff, 5*time.Second)
-	o.KeepAlive = max(cmp.Or(o.KeepAlive, 5*time.Second), time.Second)
+	o.ProbeInterval = cmp.Or(o.ProbeInterval, 5*time.Second)
 	o.MaxCalls = cmp.Or(o.MaxCalls, 16)
 	o.AgentTimeout = cmp.Or(o.AgentTimeout, 2*time.Second)
 	return o

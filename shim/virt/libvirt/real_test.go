@@ -144,7 +144,7 @@ func askAgentConcurrently(t *testing.T, v virt.Domain) {
 // the outcome of running calls is unknown.
 func TestHangingDaemon(t *testing.T) {
 	d := libvirttest.Start(t, false)
-	c := open(t, d.URI, Options{KeepAlive: time.Second, MaxCalls: 2, MaxBackoff: shortPause})
+	c := open(t, d.URI, Options{ProbeInterval: time.Second, MaxCalls: 2, MaxBackoff: shortPause})
 	v := createTransient(t, d, c)
 	changed, err := v.Changed(t.Context())
 	must(t, err)
