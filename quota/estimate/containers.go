@@ -70,7 +70,7 @@ func override(list, by corev1.ResourceList) {
 // containers returns the containers beside the VM's container.
 func (r *renderer) containers() []corev1.Container {
 	var all []corev1.Container
-	if !r.gate("ImageVolume") {
+	if !r.enabled(imageVolume) {
 		all = append(all, slices.Repeat([]corev1.Container{r.disk()}, r.disks())...)
 	}
 	for _, volume := range r.vmi.Spec.Volumes {
@@ -95,7 +95,7 @@ func (r *renderer) initContainers() []corev1.Container {
 		all = append(all, console)
 	}
 	disks := r.disks()
-	if disks > 0 && !r.gate("ImageVolume") {
+	if disks > 0 && !r.enabled(imageVolume) {
 		program := copySupport()
 		if r.guaranteed() {
 			program.limitCPU = "10m"

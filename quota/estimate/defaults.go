@@ -59,9 +59,12 @@ func (r *renderer) setCPURequest() {
 
 // webhookSetsMemory reports whether this version's webhook sets the memory request, which the
 // overhead of page tables depends on. Since 1.6.4 only the pod gets the request.
-func (r *renderer) webhookSetsMemory() bool {
-	since, err := kubevirt.ParseVersion("1.6.4")
-	return err == nil && r.Cluster.Version.Compare(since) < 0
+func (r *renderer) webhookSetsMemory() bool { return !r.since("1.6.4") }
+
+// since reports whether the cluster's KubeVirt is of a version, or newer.
+func (r *renderer) since(version string) bool {
+	v, err := kubevirt.ParseVersion(version)
+	return err == nil && r.Cluster.Version.Compare(v) >= 0
 }
 
 // setMemoryRequest sets a missing memory request.

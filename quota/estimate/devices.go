@@ -85,7 +85,7 @@ func (r *renderer) unknown() []string {
 	add(claims, "devices of resource claims")
 	add(r.config.DefaultRuntimeClass != "", "the overhead of RuntimeClass "+
 		r.config.DefaultRuntimeClass)
-	add(r.domain.CPU.IsolateEmulatorThread && r.gate("AlignCPUs"),
+	add(r.domain.CPU.IsolateEmulatorThread && r.enabled(alignCPUs),
 		"a CPU for an even number of CPUs")
 	add(r.hotplugged(), "the pod with hot-plugged disks")
 	return all
@@ -98,5 +98,25 @@ func (r *renderer) hotplugged() bool {
 	})
 }
 
-// gate reports whether a feature gate is open that is closed by default.
-func (r *renderer) gate(name string) bool { return slices.Contains(r.developer.FeatureGates, name) }
+// gate is a feature gate of KubeVirt.
+type gate struct {
+	name string
+	beta bool // its stage in 1.9
+}
+
+var (
+	imageVolume = gate{name: "ImageVolume", beta: true}
+	alignCPUs   = gate{name: "AlignCPUs"}
+)
+
+// enabled is KubeVirt's rule: a gate can be enabled or disabled by name, and since 1.9 a gate in
+// beta is enabled by default.
+func (r *renderer) enabled(g gate) bool {
+	switch {
+	case slices.Contains(r.developer.FeatureGates, g.name):
+		return true
+	case slices.Contains(r.developer.DisabledFeatureGates, g.name):
+		return false
+	}
+	return g.beta && r.since("1.9.0")
+}

@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -106,7 +107,10 @@ func newRenderer(in Input) *renderer {
 	return r
 }
 
-// overhead returns the memory of the launcher and of network binding plugins.
+// passtMemory is KubeVirt's overhead for the passt processes of one launcher.
+const passtMemory = 250 << 20
+
+// overhead returns the memory of the launcher, of passt and of network binding plugins.
 func (r *renderer) overhead() (resource.Quantity, error) {
 	vm, err := vmi.FromVMI(r.vmi)
 	if err != nil {
@@ -116,6 +120,9 @@ func (r *renderer) overhead() (resource.Quantity, error) {
 	if err != nil {
 		return resource.Quantity{}, err
 	}
+	if r.hasPasst() {
+		bytes += passtMemory
+	}
 	sum := *resource.NewQuantity(bytes, resource.BinarySI)
 	for _, plugin := range r.bindings() {
 		if plugin.ComputeResourceOverhead != nil {
@@ -123,6 +130,12 @@ func (r *renderer) overhead() (resource.Quantity, error) {
 		}
 	}
 	return sum, nil
+}
+
+// hasPasst reports whether KubeVirt counts a passt binding. It does since 1.8.
+func (r *renderer) hasPasst() bool {
+	return r.since("1.8.0") && slices.ContainsFunc(r.domain.Devices.Interfaces,
+		func(i kubevirtv1.Interface) bool { return i.PasstBinding != nil })
 }
 
 // bindings returns the binding plugins of the interfaces by name.
