@@ -45,23 +45,7 @@ func TestGetStarted(t *testing.T) {
 	c.get(t, vmi)
 	source := c.launcher(t, vmi).Name
 
-	shell.run(t, blocks[2]) // grow it
-	c.awaitEvent(t, source, string(agentapi.ReasonResizeDone))
-	grown := resource.Quantity{}
-	eventually(t, "KubeVirt to report more than 2Gi", func(ctx context.Context) error {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
-			return err
-		}
-		m := vmi.Status.Memory
-		if m == nil || m.GuestCurrent == nil ||
-			m.GuestCurrent.Cmp(resource.MustParse("2Gi")) <= 0 {
-			return fmt.Errorf("its status is %+v", m)
-		}
-		grown = *m.GuestCurrent
-		return nil
-	})
-
-	shell.run(t, blocks[3]) // migrate it
+	shell.run(t, blocks[2]) // migrate it
 	eventually(t, "the VM on its new node", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
 			return err
@@ -74,11 +58,22 @@ func TestGetStarted(t *testing.T) {
 	if now := c.tied(t, vmi).Pod.Name; now == source {
 		t.Errorf("the VM is tied to %s, the source of the migration", now)
 	}
-	if m := vmi.Status.Memory; m == nil || m.GuestCurrent == nil || m.GuestCurrent.Cmp(grown) != 0 {
-		t.Errorf("after the migration the guest has %+v, want %s", m, grown.String())
-	}
 
 	pod := c.launcher(t, vmi).Name
+	shell.run(t, blocks[3]) // grow it
+	c.awaitEvent(t, pod, string(agentapi.ReasonResizeDone))
+	eventually(t, "KubeVirt to report more than 2Gi", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		m := vmi.Status.Memory
+		if m == nil || m.GuestCurrent == nil ||
+			m.GuestCurrent.Cmp(resource.MustParse("2Gi")) <= 0 {
+			return fmt.Errorf("its status is %+v", m)
+		}
+		return nil
+	})
+
 	shell.run(t, blocks[4]) // end it
 	c.awaitEvent(t, pod, string(agentapi.ReasonStopConfirmed))
 }
@@ -186,7 +181,8 @@ func fitExamples(t *testing.T, to string) {
 	}
 }
 
-// fitVM replaces the disk of a VM by the tests' guest, which needs no disk, and sets its CPU model.
+// fitVM replaces the disk of a VM by the tests' guest, which needs no disk, and sets its CPU model
+// and one vCPU: under emulation a guest with two takes ten minutes to boot.
 func fitVM(t *testing.T) func(string) string {
 	return func(text string) string {
 		vm := &kubevirtv1.VirtualMachine{}
@@ -195,7 +191,7 @@ func fitVM(t *testing.T) func(string) string {
 		}
 		spec, ours := &vm.Spec.Template.Spec, newVMI("", nil).Spec
 		spec.Volumes, spec.Domain.Devices.Disks = nil, nil
-		spec.Domain.Firmware, spec.Domain.CPU.Model = ours.Domain.Firmware, ours.Domain.CPU.Model
+		spec.Domain.Firmware, spec.Domain.CPU = ours.Domain.Firmware, ours.Domain.CPU
 		spec.Domain.Devices.AutoattachGraphicsDevice = new(false)
 		fitted, err := yaml.Marshal(vm)
 		if err != nil {
