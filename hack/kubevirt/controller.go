@@ -32,6 +32,8 @@ func (k *KubeVirt) StartController(ctx context.Context) error {
 		"--launcher-image="+cmp.Or(k.options.LauncherImage, "registry.test/virt-launcher"),
 		// A launcher on an emulated node waits so long for its VM, in seconds. Default: 240.
 		"--launcher-qemu-timeout=1200",
+		// On a busy machine a renewal takes longer than the default of 10 s. The program then ends.
+		"--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s",
 		"--exporter-image=registry.test/virt-exportserver",
 		"--prom-cert-file="+pair.certFile,
 		"--prom-key-file="+pair.keyFile,
