@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -164,6 +165,7 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		runtime, _ := a.connection.Status()
 		return runtime.RuntimePID
 	}}
+	pools := os.DirFS(host.HugePages)
 	config := plugin.Config{
 		Policy:      a.policies.current,
 		Registry:    a.registry,
@@ -175,7 +177,10 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		Controllers: controllers,
 		NodeMemory:  memory,
 		Inherited:   inherited.limit,
-		Hook:        usableHook(a.config.Hook, a.logger),
+		HugePages: func(cgroup string) (int64, error) {
+			return host.HugePageLimit(a.kernel, pools, cgroup)
+		},
+		Hook: usableHook(a.config.Hook, a.logger),
 	}
 	if a.kube != nil {
 		config.Accounts = a.kube.pods

@@ -63,9 +63,10 @@ func (d *decider) concludeSetting(s *agentapi.Setting) {
 	}
 }
 
-// demand returns what the launcher counts against the node's ceiling, nil if nothing. A new launcher
-// counts with the memory lock that it requests. An existing one counts with at least its present
-// limit, even if the policy would now refuse it, because its processes may have locked this memory.
+// demand returns the memory lock by which the node's account charges the launcher, nil for no
+// charge. For a new launcher it is the requested lock. For an existing one it is at least the
+// present limit, even if the policy would now refuse it, because a process may have locked this
+// memory.
 func (d *decider) demand() *host.Limit {
 	requested, refused := d.decision.Memlock, d.decision.Refusal != nil
 	if !d.facts.Exists {
@@ -87,8 +88,7 @@ func (d *decider) demand() *host.Limit {
 	return largest(requested, d.facts.SpecMemlock)
 }
 
-// SpecDemand returns the part of the node's account for a launcher of which only the spec is known.
-// nil: none.
+// SpecDemand returns the demand of a launcher of which only the spec is known. nil: none.
 func SpecDemand(spec *host.Rlimit) *host.Limit { return largest(nil, spec) }
 
 // largest returns the largest finite limit, or unlimited if none is finite. An unlimited hard limit

@@ -50,7 +50,10 @@ type Facts struct {
 	// before it was installed. Its spec can no longer change.
 	Exists bool
 
-	// NodeGranted is the locked memory of all other launchers in the node's account, in bytes.
+	// HugePages is the pod's limit of huge pages in bytes, which the memory limit does not include.
+	HugePages int64
+
+	// NodeGranted is the part of all other launchers in the node's account, in bytes.
 	NodeGranted int64
 
 	// DomainClaimant is another pod that has claimed the declared domain. nil: none.
@@ -83,7 +86,7 @@ type Decision struct {
 	Memlock  *host.Limit         // the requested memory lock; nil: none
 	VMLock   *host.Limit         // minimum for the VM process; nil: Memlock
 	Yield    bool                // the present limit already covers Memlock: leave it
-	Demand   *host.Limit         // the launcher's charge in the node's account
+	Demand   *host.Limit         // as in [registry.Launcher]
 	Ceiling  *host.Limit         // as in [registry.Launcher]
 	Cgroup   []api.CgroupSetting // sorted by file
 	Settings []agentapi.Setting  // for users: memlock first, then cgroup files
@@ -136,7 +139,7 @@ func (d *decider) matchRule() {
 	d.rule, d.decision.Compared, d.ruleErr = d.policy.Match(f.Pod.Namespace, f.ServiceAccount,
 		f.ServiceAccountKnown)
 	if d.ruleErr == nil {
-		d.decision.Ceiling = ceiling(d.rule, f)
+		d.decision.Ceiling = ceiling(d.policy, d.rule, f)
 	}
 }
 

@@ -28,6 +28,7 @@ func drawFacts(t *rapid.T) decide.Facts {
 		ServiceAccount:      rapid.SampledFrom([]string{"vm-1", "default"}).Draw(t, "account"),
 		ServiceAccountKnown: rapid.Bool().Draw(t, "known"),
 		MemoryLimit:         rapid.SampledFrom([]int64{-1, 0, 1, gi, 1<<63 - 1}).Draw(t, "limit"),
+		HugePages:           rapid.SampledFrom([]int64{0, gi, 1<<63 - 1}).Draw(t, "huge pages"),
 		NodeGranted:         rapid.Int64Range(0, 64*gi).Draw(t, "granted"),
 		Exists:              rapid.Bool().Draw(t, "exists"),
 	}
@@ -73,6 +74,9 @@ func TestContainerProperty(t *testing.T) {
 	enforce, observe := decidetest.Policy(t, policy.Enforce), decidetest.Policy(t, policy.Observe)
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
+		required := rapid.Bool().Draw(t, "require memory limit")
+		enforce.Memlock.RequireMemoryLimit = required
+		observe.Memlock.RequireMemoryLimit = required
 		d := decide.Container(enforce, f)
 		if name, ok, _ := api.Launcher(f.Annotations); !ok || name != f.Container {
 			if !cmp.Equal(d, decide.Decision{}) {
@@ -146,6 +150,18 @@ func checkReadable(t *rapid.T, d decide.Decision) {
 	}
 }
 
+// checkAccount checks that the node's account has room for the processes of a new launcher
+// together.
+func checkAccount(t *rapid.T, p *policy.Policy, f decide.Facts, lock host.Limit) {
+	charge, bounded := host.Bound{Memory: f.MemoryLimit, HugePages: f.HugePages}.Charge(lock)
+	if !f.Exists && charge > p.Memlock.NodeMax-f.NodeGranted {
+		t.Fatalf("given %s, which counts with %d, and others have %d", lock, charge, f.NodeGranted)
+	}
+	if !bounded && p.Memlock.RequireMemoryLimit {
+		t.Fatalf("given %s without the required memory limit", lock)
+	}
+}
+
 func checkWithinPolicy(t *rapid.T, p *policy.Policy, f decide.Facts, d decide.Decision) {
 	rule, _, err := p.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
 	if err != nil && (d.Memlock != nil || len(d.Cgroup) > 0 || d.Domain != "") {
@@ -165,10 +181,11 @@ func checkWithinPolicy(t *rapid.T, p *policy.Policy, f decide.Facts, d decide.De
 		if !rule.Memlock.Unlimited || f.MemoryLimit <= 0 {
 			t.Fatalf("unlimited under rule %q with a memory limit of %d", rule.Name, f.MemoryLimit)
 		}
-	case int64(*d.Memlock) > rule.Memlock.Max || !f.Exists &&
-		int64(*d.Memlock) > p.Memlock.NodeMax-f.NodeGranted:
-		t.Fatalf("given %s under rule %q, with %d granted to others", d.Memlock, rule.Name,
-			f.NodeGranted)
+	case int64(*d.Memlock) > rule.Memlock.Max:
+		t.Fatalf("given %s under rule %q", d.Memlock, rule.Name)
+	}
+	if d.Memlock != nil {
+		checkAccount(t, p, f, *d.Memlock)
 	}
 	present := f.SpecMemlock
 	if present == nil {

@@ -104,17 +104,15 @@ func TestContainerAllows(t *testing.T) {
 			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"just fits the node": {
-			facts: withGranted(facts("trusted", decidetest.VFIO()), 59*gi), memlock: limit(5 * gi),
+			facts: withGranted(facts("trusted", decidetest.VFIO()), 62*gi), memlock: limit(5 * gi),
 			rule: "trusted",
 		},
 		"an existing launcher may exceed the node's maximum": {
 			facts:   existing(withGranted(facts("trusted", decidetest.VFIO()), 64*gi)),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
-		"unlimited does not count for the node's ceiling": {
-			facts: withGranted(facts("trusted", map[string]string{
-				api.RequiresLockKey: "true", api.ValueKey: "unlimited",
-			}), 64*gi),
+		"unlimited just fits the node": {
+			facts:   withGranted(facts("trusted", decidetest.UnlimitedLock()), 62*gi),
 			memlock: limit(host.Unlimited), rule: "trusted",
 		},
 		"another plugin has set the limit": {

@@ -82,6 +82,9 @@ func TestDocumentedRefusals(t *testing.T) {
 		messages = append(messages, decide.Container(decidetest.Policy(t, policy.Enforce),
 			test.facts).Refusal.Message)
 	}
+	strict, noLimit := decidetest.Policy(t, policy.Enforce), facts("trusted", decidetest.VFIO())
+	strict.Memlock.RequireMemoryLimit, noLimit.MemoryLimit = true, 0
+	messages = append(messages, decide.Container(strict, noLimit).Refusal.Message)
 	_, rest, _ := strings.Cut(readDoc(t, "docs", "how-to", "troubleshoot-refused.md"),
 		"\n## The agent refuses\n")
 	section, _, _ := strings.Cut(rest, "\n## ")

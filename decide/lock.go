@@ -23,6 +23,9 @@ type RaiseFacts struct {
 	// Desired is the requested memory lock.
 	Desired host.Limit
 
+	// Charged is the launcher's part of the node's account, in bytes.
+	Charged int64
+
 	// Refusal says why the policy refuses the launcher, if it runs in spite of that.
 	Refusal string
 }
@@ -63,7 +66,8 @@ func raise(p *policy.Policy, f RaiseFacts) error {
 	if err != nil {
 		return err
 	}
-	f.Exists = false // a raise is a new demand on the node
+	charge, _ := f.bound().Charge(f.Desired)
+	f.Exists = charge <= f.Charged // then it demands nothing new of the node
 	return checkLock(p, rule, f.Facts, f.Desired)
 }
 
@@ -74,15 +78,15 @@ func checkLock(p *policy.Policy, rule policy.Rule, f Facts, lock host.Limit) err
 	if err := rule.AllowMemlock(bytes, unlimited); err != nil {
 		return fmt.Errorf("%w; ask for less, or have the policy changed", err)
 	}
-	if unlimited {
-		return checkUnlimited(rule, f)
+	if err := checkMemoryLimit(p, rule, f, unlimited); err != nil {
+		return err
 	}
-	return checkNode(p, rule, f, bytes)
+	return checkNode(p, rule, f, lock)
 }
 
-// checkUnlimited returns an error unless a memory limit bounds the container's unlimited lock. A
-// limit beyond the node's memory bounds nothing.
-func checkUnlimited(rule policy.Rule, f Facts) error {
+// checkMemoryLimit returns an error if the memory lock needs a memory limit of the container and
+// has none. A limit beyond the node's memory bounds nothing.
+func checkMemoryLimit(p *policy.Policy, rule policy.Rule, f Facts, unlimited bool) error {
 	var has string
 	switch {
 	case f.MemoryLimit <= 0:
@@ -94,32 +98,49 @@ func checkUnlimited(rule policy.Rule, f Facts) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("rule %q of the node policy allows that, but an unlimited lock is bounded "+
-		"by the "+
-		"container's memory limit alone, and container %q has %s", rule.Name, f.Container, has)
+	switch {
+	case unlimited:
+		return fmt.Errorf("rule %q of the node policy allows that, but an unlimited lock is "+
+			"bounded by the container's memory limit alone, and container %q has %s",
+			rule.Name, f.Container, has)
+	case p.Memlock.RequireMemoryLimit:
+		return fmt.Errorf("rule %q allows that, but the node policy requires a memory limit "+
+			"(memlock.requireMemoryLimit), and container %q has %s", rule.Name, f.Container, has)
+	}
+	return nil
 }
 
-// checkNode checks a finite lock against the node's account. Unlimited locks are not in the
-// account: rules say where they may be, and memory limits bound them. An existing launcher passes,
-// because it has its memory already.
-func checkNode(p *policy.Policy, rule policy.Rule, f Facts, bytes int64) error {
+// bound returns the bound of the memory that the container's processes can lock together.
+func (f Facts) bound() host.Bound {
+	return host.Bound{Memory: f.MemoryLimit, HugePages: f.HugePages}
+}
+
+// checkNode checks the launcher's part of the node's account against the node's ceiling. An
+// existing launcher passes, because it has its memory already.
+func checkNode(p *policy.Policy, rule policy.Rule, f Facts, lock host.Limit) error {
 	most := p.Memlock.NodeMax
-	if f.Exists || most == 0 || bytes <= most-f.NodeGranted {
+	charge, bounded := f.bound().Charge(lock)
+	if f.Exists || most == 0 || charge <= most-f.NodeGranted {
 		return nil
+	}
+	why := "its memory limit and huge pages"
+	if !bounded {
+		why = "its memory lock, for want of a memory limit"
 	}
 	return fmt.Errorf("rule %q allows that, but the node policy allows %s for all launchers of "+
 		"this node together "+
-		"(memlock.nodeMax), and others have %s; run the pod elsewhere, or wait until others stop",
-		rule.Name, api.Bytes(most), api.Bytes(f.NodeGranted))
+		"(memlock.nodeMax), and others have %s; this one counts with %s, %s; run the pod "+
+		"elsewhere, or wait until others stop",
+		rule.Name, api.Bytes(most), api.Bytes(f.NodeGranted), api.Bytes(charge), why)
 }
 
 // ceiling returns the largest lock [Raise] can allow for a launcher, regardless of the node's
 // account. nil: none.
-func ceiling(rule policy.Rule, f Facts) *host.Limit {
+func ceiling(p *policy.Policy, rule policy.Rule, f Facts) *host.Limit {
 	switch {
-	case rule.Memlock.Unlimited && checkUnlimited(rule, f) == nil:
+	case rule.Memlock.Unlimited && checkMemoryLimit(p, rule, f, true) == nil:
 		return new(host.Unlimited)
-	case rule.Memlock.Max > 0:
+	case rule.Memlock.Max > 0 && checkMemoryLimit(p, rule, f, false) == nil:
 		return new(host.Limit(rule.Memlock.Max))
 	}
 	return nil
@@ -133,6 +154,10 @@ func (d *decider) allowMemlock(lock memlock.Result) {
 	d.setting(agentapi.MemlockSetting).Allowed = allowedLock(d.rule, lock.Unlimited)
 	if err := checkLock(d.policy, d.rule, d.facts, limitOf(lock)); err != nil {
 		d.refuse(agentapi.ReasonMemlockRefused, "%s: %s", d.requestedLock(lock), err)
+	}
+	if _, bounded := d.facts.bound().Charge(limitOf(lock)); !bounded {
+		d.note("unbounded: without a memory limit, the processes together may lock more than the " +
+			"node's account has for the launcher")
 	}
 	d.compareSpec(limitOf(lock))
 }

@@ -40,6 +40,50 @@ func TestCeiling(t *testing.T) {
 	}
 }
 
+func TestRequireMemoryLimit(t *testing.T) {
+	p := decidetest.Policy(t, policy.Enforce)
+	p.Memlock.RequireMemoryLimit = true
+	for _, c := range []struct {
+		limit, node int64
+		requests    map[string]string
+		want        string // in the refusal; empty: none
+	}{
+		{2 * gi, 0, decidetest.VFIO(), ""},
+		{0, 0, nil, ""},
+		{0, 0, decidetest.VFIO(), `the node policy requires a memory limit ` +
+			`(memlock.requireMemoryLimit), and container "compute" has none; set its ` +
+			`resources.limits.memory`},
+		{-1, 0, decidetest.VFIO(), "has none"},
+		{3 * gi, 2 * gi, decidetest.VFIO(), "has one of 3Gi, which is more than the node's memory"},
+		{0, 0, decidetest.UnlimitedLock(), "an unlimited lock is bounded by"},
+	} {
+		f := facts("trusted", c.requests)
+		f.MemoryLimit, f.NodeMemory = c.limit, c.node
+		d := decide.Container(p, f)
+		if (d.Refusal == nil) != (c.want == "") ||
+			d.Refusal != nil && !strings.Contains(d.Refusal.Message, c.want) {
+			t.Errorf("memory limit %d of %d: refusal %v, want %q", c.limit, c.node, d.Refusal, c.want)
+		}
+		if c.limit != 2*gi && d.Ceiling != nil {
+			t.Errorf("memory limit %d: ceiling %s, want none", c.limit, d.Ceiling)
+		}
+	}
+}
+
+// A launcher without memory limit is allowed by default, and reported.
+func TestUnboundedLauncherIsReported(t *testing.T) {
+	for bytes, want := range map[int64]bool{0: true, -1: true, 2 * gi: false} {
+		f := facts("trusted", decidetest.VFIO())
+		f.MemoryLimit = bytes
+		d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
+		if got := strings.Contains(strings.Join(d.Notes, "\n"), "unbounded: "); got != want ||
+			!d.Act() {
+			t.Errorf("memory limit %d: notes %q, refusal %v, want it reported: %t", bytes, d.Notes,
+				d.Refusal, want)
+		}
+	}
+}
+
 // drawLockFacts draws a new launcher with a memory lock as its only request.
 func drawLockFacts(t *rapid.T) (decide.Facts, host.Limit) {
 	quantity := rapid.SampledFrom([]string{"1", "4Gi", "16Gi", "17179869185", "32Gi", "33Gi",
@@ -58,6 +102,7 @@ func drawLockFacts(t *rapid.T) (decide.Facts, host.Limit) {
 	f.ServiceAccount = rapid.SampledFrom([]string{"vm-1", "default"}).Draw(t, "account")
 	f.ServiceAccountKnown = rapid.Bool().Draw(t, "known")
 	f.MemoryLimit = rapid.SampledFrom([]int64{-1, 0, gi, 65 * gi}).Draw(t, "limit")
+	f.HugePages = rapid.SampledFrom([]int64{0, gi, 1<<63 - 1}).Draw(t, "huge pages")
 	f.NodeMemory = rapid.SampledFrom([]int64{0, 64 * gi}).Draw(t, "node memory")
 	f.NodeGranted = rapid.SampledFrom([]int64{0, 32 * gi, 60 * gi, 60*gi + 1, 64 * gi,
 		1<<63 - 1}).Draw(t, "granted")
@@ -67,6 +112,7 @@ func drawLockFacts(t *rapid.T) (decide.Facts, host.Limit) {
 func TestCreationAndRaiseAgree(t *testing.T) {
 	p := decidetest.Policy(t, policy.Enforce)
 	rapid.Check(t, func(t *rapid.T) {
+		p.Memlock.RequireMemoryLimit = rapid.Bool().Draw(t, "require memory limit")
 		f, lock := drawLockFacts(t)
 		created := decide.Container(p, f)
 		if created.Memlock == nil || *created.Memlock != lock {
@@ -102,6 +148,8 @@ func TestRaise(t *testing.T) {
 			Desired: 33 * gi}, "allows up to 32Gi"},
 		"node is full": {enforce, decide.RaiseFacts{Facts: full, Current: gi,
 			Desired: 2 * gi}, "memlock.nodeMax"},
+		"node is full, within its memory limit": {enforce, decide.RaiseFacts{Facts: full,
+			Current: gi, Desired: 3 * gi, Charged: 2 * gi}, ""},
 		"has it already": {enforce, decide.RaiseFacts{Facts: denied, Current: 2 * gi,
 			Desired: 2 * gi}, ""},
 		"no rule": {enforce, decide.RaiseFacts{Facts: denied, Current: gi,

@@ -25,6 +25,10 @@ func refusalTests() map[string]refusalTest {
 	ociNoLimit.MemoryLimit = -1
 	nothing := facts("trusted", map[string]string{api.RequiresLockKey: "true"})
 	nothing.MemoryLimit = 0
+	hugePages := withGranted(facts("trusted", decidetest.VFIO()), 60*gi)
+	hugePages.HugePages = 4 * gi
+	noBound := withGranted(facts("trusted", decidetest.VFIO()), 60*gi)
+	noBound.MemoryLimit = 0
 	badLauncher := facts("trusted", map[string]string{api.LauncherKey: "Not A Name"})
 	badLauncher.Labels = decidetest.LauncherLabels()
 	beyond := noLimit
@@ -97,9 +101,22 @@ func refusalTests() map[string]refusalTest {
 			[]string{`"by-account"`, "not known"},
 		},
 		"one byte more than fits the node": {
-			withGranted(facts("trusted", decidetest.VFIO()), 59*gi+1),
+			withGranted(facts("trusted", decidetest.VFIO()), 62*gi+1),
 			agentapi.ReasonMemlockRefused,
-			[]string{`rule "trusted"`, "memlock.nodeMax", "64Gi", "others have", "elsewhere"},
+			[]string{`rule "trusted"`, "memlock.nodeMax", "64Gi", "others have",
+				"counts with 2Gi, its memory limit and huge pages", "elsewhere"},
+		},
+		"one byte more with an unlimited lock": {
+			withGranted(facts("trusted", decidetest.UnlimitedLock()), 62*gi+1),
+			agentapi.ReasonMemlockRefused, []string{"memlock.nodeMax", "counts with 2Gi"},
+		},
+		"huge pages do not fit the node": {
+			hugePages, agentapi.ReasonMemlockRefused, []string{"memlock.nodeMax", "counts with 6Gi"},
+		},
+		"no memory limit, and more than fits the node": {
+			noBound, agentapi.ReasonMemlockRefused,
+			[]string{"memlock.nodeMax", "counts with 5Gi, its memory lock, for want of a memory " +
+				"limit"},
 		},
 		"nothing to compute from": {
 			nothing, agentapi.ReasonAnnotationInvalid, []string{api.RequiresLockKey + `: "true"`,

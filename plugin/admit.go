@@ -30,12 +30,12 @@ func (p *Plugin) admit(
 	facts.NodeGranted = p.granted(keyOf(pod, ctr))
 	facts.DomainClaimant = p.claimant(facts, true)
 	d := decide.Container(p.Policy.Get(), facts)
-	l := launcher(pod, ctr, d, agentapi.StateCreating)
+	l := launcher(pod, ctr, facts.HugePages, d, agentapi.StateCreating)
 	p.Registry.Put(l)
 	return l, d
 }
 
-// granted returns the locked memory of all launchers but one in the node's account. It includes
+// granted returns the part of all launchers but one in the node's account. It includes
 // launchers from a pending list of the runtime. Without a ceiling of the node the number is 0,
 // because no decision needs it. The caller holds deciding.
 func (p *Plugin) granted(without registry.Key) int64 {
@@ -70,6 +70,7 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
 		SpecMemlock: specMemlock(ctr),
 		Controllers: p.Controllers,
 		NodeMemory:  p.NodeMemory,
+		HugePages:   p.hugePages(pod),
 
 		Architecture: runtime.GOARCH,
 	}
@@ -98,7 +99,8 @@ func specMemlock(ctr *nri.Container) *host.Rlimit {
 
 // launcher returns the registry's record for a decision.
 func launcher(
-	pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state agentapi.State,
+	pod *nri.PodSandbox, ctr *nri.Container, hugePages int64, d decide.Decision,
+	state agentapi.State,
 ) registry.Launcher {
 	l := registry.Launcher{
 		Launcher: agentapi.Launcher{
@@ -113,6 +115,7 @@ func launcher(
 		},
 		SandboxID: pod.GetId(),
 		Limits:    limitsOf(ctr.GetLinux().GetResources(), registry.ContainerLimits{}),
+		HugePages: hugePages,
 
 		Demand:      d.Demand,
 		Undecided:   d.Undecided,

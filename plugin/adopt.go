@@ -72,7 +72,7 @@ func (p *Plugin) decideExisting(
 	facts.Exists = true
 	facts.DomainClaimant = p.claimant(facts, false)
 	d := decide.Container(p.Policy.Get(), facts)
-	return launcher(m.pod, m.ctr, d, state), d
+	return launcher(m.pod, m.ctr, facts.HugePages, d, state), d
 }
 
 func (p *Plugin) reportExisting(l registry.Launcher, d decide.Decision) {

@@ -112,29 +112,34 @@ func TestExistingLaunchersCountInTheAccount(t *testing.T) {
 		granted   int64
 		unlimited int
 		due       bool
+		memory    int64 // limit of the container; 0: none
 	}{
 		"unchanged": {"trusted", decidetest.Lock("4Gi"), 4 * gi,
-			4 * gi, 0, true},
+			4 * gi, 0, true, 0},
 		"beyond the node's ceiling": {"trusted", decidetest.Lock("30Gi"), 30 * gi,
-			30 * gi, 0, true},
+			30 * gi, 0, true, 0},
 		"beyond its rule": {"tenant-a", decidetest.Lock("17Gi"), 17 * gi,
-			17 * gi, 0, false},
-		"not allowed, nothing in spec": {"nowhere", decidetest.Lock("1000Gi"), 0, 0, 0, false},
+			17 * gi, 0, false, 0},
+		"not allowed, nothing in spec": {"nowhere", decidetest.Lock("1000Gi"), 0, 0, 0, false, 0},
 		"no rule matches": {"nowhere", decidetest.Lock("4Gi"), 4 * gi,
-			4 * gi, 0, false},
+			4 * gi, 0, false, 0},
 		"the runtime gave more": {"trusted", decidetest.Lock("4Gi"), 6 * gi,
-			6 * gi, 0, true},
+			6 * gi, 0, true, 0},
 		"malformed annotations": {"trusted",
-			map[string]string{api.GuestMemoryKey: "lots"}, 3 * gi, 3 * gi, 0, false},
-		"no request": {"trusted", nil, 3 * gi, 0, 0, false},
+			map[string]string{api.GuestMemoryKey: "lots"}, 3 * gi, 3 * gi, 0, false, 0},
+		"no request": {"trusted", nil, 3 * gi, 0, 0, false, 0},
+		"within its memory limit": {"trusted", decidetest.Lock("4Gi"), 4 * gi,
+			2 * gi, 0, true, 2 * gi},
 		"unlimited, allowed": {"trusted", decidetest.UnlimitedLock(), 1<<64 - 1,
-			0, 1, true},
+			2 * gi, 1, true, 2 * gi},
+		"unlimited and unbounded": {"trusted", decidetest.UnlimitedLock(), 1<<64 - 1,
+			0, 1, false, 0},
 		"unlimited, not allowed": {"tenant-a", decidetest.UnlimitedLock(), 1<<64 - 1,
-			0, 1, false},
+			0, 1, false, 0},
 		"unlimited, not allowed, not set": {"tenant-a", decidetest.UnlimitedLock(), 0,
-			0, 0, false},
+			0, 0, false, 0},
 		"unlimited, not allowed, set lower": {"tenant-a", decidetest.UnlimitedLock(), 2 * gi,
-			2 * gi, 0, false},
+			2 * gi, 0, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRun(t, policy.Enforce, func(t *testing.T, n *node) {
@@ -147,7 +152,7 @@ func TestExistingLaunchersCountInTheAccount(t *testing.T) {
 				pod := newPod("u1", test.requests)
 				pod.Namespace = test.namespace
 				n.synchronize(t, []*nri.PodSandbox{pod, full, fuller},
-					[]*nri.Container{n.running(pod, 100, test.spec)})
+					[]*nri.Container{withMemory(n.running(pod, 100, test.spec), test.memory)})
 				a := n.registry.Account()
 				if a.Granted != 64*gi+test.granted || a.Unlimited != test.unlimited {
 					t.Errorf("account = %+v, want %s more than 64Gi and %d unlimited", a,

@@ -32,10 +32,11 @@ func (p *Plugin) GrantLock(containerID string, vm host.Process, lock host.Limit)
 func (p *Plugin) raiseFacts(l *registry.Launcher) decide.RaiseFacts {
 	f := decide.Facts{
 		Pod: l.Pod, Container: l.Container.Name,
-		MemoryLimit: l.Limits.Memory, NodeMemory: p.NodeMemory, NodeGranted: p.granted(l.Key()),
+		MemoryLimit: l.Limits.Memory, HugePages: l.HugePages,
+		NodeMemory: p.NodeMemory, NodeGranted: p.granted(l.Key()),
 	}
 	f.ServiceAccount, f.ServiceAccountKnown = p.serviceAccount(l.Pod.UID)
-	return decide.RaiseFacts{Facts: f, Refusal: l.Refusal}
+	return decide.RaiseFacts{Facts: f, Refusal: l.Refusal, Charged: l.Charge()}
 }
 
 // serviceAccount returns the service account of a pod, if it is known.

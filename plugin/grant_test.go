@@ -48,3 +48,18 @@ func TestGrantLock(t *testing.T) {
 		t.Errorf("error %v, want one about memlock.nodeMax", err)
 	}
 }
+
+// A launcher with a memory limit is charged for it once. A raise of its VM process costs nothing,
+// also on a full node.
+func TestGrantLockWithinTheMemoryLimit(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod, rich := newPod("u1", decidetest.VFIO()), newPod("u2", decidetest.VFIO())
+	ctr, vm := n.launchVM(t, pod, 100)
+	must(t, update(n, pod, ctr, 20*gi, 0))
+	_, err := n.create(rich, withMemory(newContainer(rich, "compute"), 44*gi))
+	must(t, err)
+	must(t, n.GrantLock(ctr.GetId(), vm, 10*gi))
+	if a := n.registry.Account(); a.Granted != 64*gi || a.Unbounded != 0 {
+		t.Errorf("account %+v, want 64Gi", a)
+	}
+}

@@ -33,6 +33,20 @@ func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error 
 	return refusal
 }
 
+// hugePages returns the bytes of huge pages that a pod may have, which kubelet sets for the pod's
+// cgroup. The list of containers lacks them, because containerd drops them by default.
+func (p *Plugin) hugePages(pod *nri.PodSandbox) int64 {
+	if p.HugePages == nil {
+		return 0
+	}
+	bytes, err := p.HugePages(podCgroup(pod.GetLinux().GetCgroupParent()))
+	if err != nil {
+		p.Logger.Warn("cannot read the huge-page limit of a pod: the node's account has none of it",
+			"pod", pod.GetNamespace()+"/"+pod.GetName(), "error", err)
+	}
+	return bytes
+}
+
 // limitsOf applies new resources to a container's limits. A limit below 0 means none. Absent
 // resources leave a limit unchanged.
 func limitsOf(r *nri.LinuxResources, was registry.ContainerLimits) registry.ContainerLimits {

@@ -80,13 +80,18 @@ func newPod(uid string, requests map[string]string) *nri.PodSandbox {
 	}
 }
 
-// newContainer returns a container of a pod, with a memory limit.
+// newContainer returns a container of a pod, without a memory limit.
 func newContainer(pod *nri.PodSandbox, name string) *nri.Container {
 	return &nri.Container{
 		Id: "id-" + name + "-" + pod.GetUid(), PodSandboxId: pod.GetId(), Name: name,
-		Linux: &nri.LinuxContainer{
-			Resources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(2 * gi)}}},
+		Linux: &nri.LinuxContainer{Resources: &nri.LinuxResources{}},
 	}
+}
+
+// withMemory sets the memory limit of a container; 0: none.
+func withMemory(ctr *nri.Container, bytes int64) *nri.Container {
+	ctr.Linux.Resources.Memory = &nri.LinuxMemory{Limit: nri.Int64(bytes)}
+	return ctr
 }
 
 // start makes a container run, with a process in a cgroup of its own.

@@ -49,7 +49,8 @@ func TestObservePredictsEnforce(t *testing.T) {
 			}
 			pod := drawPod(rt, fmt.Sprint("u", i))
 			pods = append(pods, pod)
-			comparePrediction(rt, pod, observe, enforce)
+			memory := rapid.SampledFrom([]int64{0, 2 * gi, 20 * gi}).Draw(rt, "memory limit")
+			comparePrediction(rt, pod, memory, observe, enforce)
 		}
 		if made := observe.dirs.list(); len(made) > 0 {
 			rt.Fatalf("mode observe made directories for %q", made)
@@ -60,13 +61,15 @@ func TestObservePredictsEnforce(t *testing.T) {
 	})
 }
 
-func comparePrediction(t *rapid.T, pod *nri.PodSandbox, observe, enforce *node) {
+func comparePrediction(
+	t *rapid.T, pod *nri.PodSandbox, memory int64, observe, enforce *node,
+) {
 	before := len(observe.recorder.Events())
-	adjust, err := observe.create(pod, newContainer(pod, "compute"))
+	adjust, err := observe.create(pod, withMemory(newContainer(pod, "compute"), memory))
 	if adjust != nil || err != nil {
 		t.Fatalf("mode observe answered %v, %v", adjust, err)
 	}
-	_, refused := enforce.create(pod, newContainer(pod, "compute"))
+	_, refused := enforce.create(pod, withMemory(newContainer(pod, "compute"), memory))
 	predicted, got := last(observe.observer.decided()), last(enforce.observer.decided())
 	want := plugin.OutcomeWouldSet
 	if refused != nil {

@@ -57,7 +57,9 @@ func (p *Plugin) chargeOf(m podContainer) (l registry.Launcher, ok bool) {
 			Container: agentapi.ContainerRef{Name: m.ctr.GetName(), ID: m.ctr.GetId()},
 			State:     stateOf(m.ctr),
 		},
-		Demand: decide.SpecDemand(spec),
+		Limits:    limitsOf(m.ctr.GetLinux().GetResources(), registry.ContainerLimits{}),
+		HugePages: p.hugePages(m.pod),
+		Demand:    decide.SpecDemand(spec),
 	}, true
 }
 

@@ -53,7 +53,11 @@ type Domains interface {
 	Same(a, b string) bool
 }
 
-// Config holds the dependencies of a plugin. All fields but the last eight are required.
+// HugePages returns the bytes of huge pages that a pod's cgroup may have. It makes a few system
+// calls.
+type HugePages func(podCgroup string) (int64, error)
+
+// Config holds the dependencies of a plugin. All fields but the last nine are required.
 type Config struct {
 	Policy   *policy.Current
 	Registry *registry.Registry
@@ -69,6 +73,7 @@ type Config struct {
 	Ties        Ties                // nil: [NoTies]
 	Domains     Domains             // nil: names and UUIDs are different domains
 	Inherited   func() *host.Rlimit // see [decide.Facts]; nil: unknown
+	HugePages   HugePages           // nil: no pod may have huge pages
 	Hook        string              // program at /run/mooring/hook in launchers; "": none
 }
 

@@ -19,6 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	lockForParent()
 	nrilog.Set(quiet{})
 	// Busy machines are slow; no test but one is about time-outs.
 	adaptation.SetPluginRequestTimeout(deadline)

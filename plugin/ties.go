@@ -93,6 +93,15 @@ func cgroupOf(cgroupsPath string) (string, error) {
 	return path.Join(expandSlice(slice), unit), nil
 }
 
+// podCgroup returns the cgroup of a pod. parent is a path, or with systemd also the name of a
+// slice.
+func podCgroup(parent string) string {
+	if slice := path.Base(parent); strings.HasSuffix(slice, ".slice") {
+		return expandSlice(slice)
+	}
+	return path.Join("/", parent)
+}
+
 // expandSlice returns the cgroup of a systemd slice: a-b.slice is below a.slice.
 // systemd.slice(5)
 func expandSlice(slice string) string {

@@ -58,9 +58,10 @@ func testLaunchers() []agentapi.Launcher {
 
 func testNode() agentapi.Node {
 	return agentapi.Node{
-		Mode:    "observe",
-		NRI:     agentapi.NRI{State: agentapi.NRISynchronized},
-		Memlock: agentapi.Account{Granted: 4 << 30, Unlimited: 1, Max: 8 << 30},
+		Mode: "observe",
+		NRI:  agentapi.NRI{State: agentapi.NRISynchronized},
+		Memlock: agentapi.Account{Granted: 4 << 30, Unlimited: 1, Max: 8 << 30,
+			Unbounded: 2},
 	}
 }
 

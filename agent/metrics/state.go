@@ -42,6 +42,7 @@ type stateCollector struct {
 	granted      *prometheus.Desc
 	maximum      *prometheus.Desc
 	unlimited    *prometheus.Desc
+	unbounded    *prometheus.Desc
 }
 
 func newStateCollector(state State) *stateCollector {
@@ -58,11 +59,13 @@ func newStateCollector(state State) *stateCollector {
 		fence: describe("fence_up",
 			"1 while the node's fence runs, 0 after it has ended; absent if none has run."),
 		granted: describe("memlock_granted_bytes",
-			"Sum of the finite memory-lock limits of launchers."),
+			"Memory that launchers with a memory lock can lock."),
 		maximum: describe("memlock_max_bytes",
 			"Ceiling of the policy for mooring_memlock_granted_bytes; absent without one."),
 		unlimited: describe("memlock_unlimited_launchers",
 			"Launchers with an unlimited memory-lock limit."),
+		unbounded: describe("memlock_unbounded_launchers",
+			"Launchers with a memory lock and without memory limit."),
 	}
 }
 
@@ -73,7 +76,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{c.launchers, c.phases, c.vms, c.policy, c.synchronized,
-		c.fence, c.granted, c.maximum, c.unlimited} {
+		c.fence, c.granted, c.maximum, c.unlimited, c.unbounded} {
 		descs <- desc
 	}
 }
@@ -101,6 +104,7 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	set(c.granted, float64(node.Memlock.Granted))
 	set(c.unlimited, float64(node.Memlock.Unlimited))
+	set(c.unbounded, float64(node.Memlock.Unbounded))
 	if node.Memlock.Max > 0 {
 		set(c.maximum, float64(node.Memlock.Max))
 	}

@@ -26,12 +26,15 @@ mooring_launchers{state="Creating"} 0
 mooring_launchers{state="Refused"} 1
 mooring_launchers{state="Running"} 2
 mooring_launchers{state="Stopped"} 0
-# HELP mooring_memlock_granted_bytes Sum of the finite memory-lock limits of launchers.
+# HELP mooring_memlock_granted_bytes Memory that launchers with a memory lock can lock.
 # TYPE mooring_memlock_granted_bytes gauge
 mooring_memlock_granted_bytes 4.294967296e+09
 # HELP mooring_memlock_max_bytes Ceiling of the policy for mooring_memlock_granted_bytes; absent without one.
 # TYPE mooring_memlock_max_bytes gauge
 mooring_memlock_max_bytes 8.589934592e+09
+# HELP mooring_memlock_unbounded_launchers Launchers with a memory lock and without memory limit.
+# TYPE mooring_memlock_unbounded_launchers gauge
+mooring_memlock_unbounded_launchers 2
 # HELP mooring_memlock_unlimited_launchers Launchers with an unlimited memory-lock limit.
 # TYPE mooring_memlock_unlimited_launchers gauge
 mooring_memlock_unlimited_launchers 1

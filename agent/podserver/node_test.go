@@ -311,7 +311,7 @@ func testDesired(t *testing.T, r *rig, n *agent.Client) {
 	first, err := n.Desired(t.Context())
 	must(t, err)
 	want := podapi.Desired{Generation: first.Generation, Launcher: "compute",
-		Limits: podapi.Limits{Memory: int64(4 * gi), CPU: 2000}}
+		Limits: podapi.Limits{CPU: 2000}}
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -138,7 +138,7 @@ func (r *rig) add(uid string, pid int) {
 			State:     agentapi.StateRunning, Rule: "tenants",
 		},
 		Demand: &given, Given: registry.Given{Memlock: &given}, Ceiling: &ceiling,
-		Limits: registry.ContainerLimits{Memory: int64(4 * gi), CPU: 2000},
+		Limits: registry.ContainerLimits{CPU: 2000},
 	})
 	r.startVM(uid, pid+1)
 }

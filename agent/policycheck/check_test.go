@@ -73,14 +73,7 @@ func TestWarnings(t *testing.T) {
 		},
 		"unlimited and a ceiling": {
 			head + "memlock: {nodeMax: 1Gi}\nrules: [{name: a, namespaces: [x], memlock: " +
-				"{unlimited: true}}]",
-			[]string{"rules[0].memlock.unlimited: memlock.nodeMax does not count"},
-		},
-		"unlimited, and more than the node's": {
-			head + "memlock: {nodeMax: 1Gi}\nrules: [{name: a, namespaces: [x], memlock: " +
-				"{unlimited: true, max: 2Gi}}]",
-			[]string{"rules[0].memlock.unlimited: memlock.nodeMax does not count",
-				"rules[0].memlock.max: 2Gi"},
+				"{unlimited: true}}]", nil,
 		},
 		"more than the node's": {
 			head + "memlock: {nodeMax: 1Gi}\nrules: [{name: a, namespaces: [x], memlock: {max: " +

@@ -89,11 +89,6 @@ func (w *warner) accounts(i int, rule policy.Rule) {
 func (w *warner) memlock(i int, rule policy.Rule) {
 	path := fmt.Sprintf("rules[%d].memlock", i)
 	most, node := rule.Memlock.Max, w.policy.Memlock.NodeMax
-	if rule.Memlock.Unlimited && node > 0 {
-		w.warn(path+".unlimited", "memlock.nodeMax does not count unlimited locks: each is "+
-			"bounded by "+
-			"its container's memory limit alone")
-	}
 	if node > 0 && most > node && most != math.MaxInt64 {
 		w.warn(path+".max", "%s is more than memlock.nodeMax, %s, which all launchers of the "+
 			"node share: "+

@@ -62,10 +62,10 @@ func TestWireFormat(t *testing.T) {
 			`{"time":"0001-01-01T00:00:00Z","type":"","reason":"ResizeDone","message":"","pod":{"namespace":"","name":"","uid":""},` +
 				`"container":{"name":""},"wanted":{"generation":7,"vcpus":4},"report":{"generation":7,"state":"Done"}}`},
 		"node": {Node{"v1", "observe", "/etc/p.yaml", NRI{NRISynchronized, since, "e"},
-			Runtime{"containerd", "2"}, Account{1, 2, 3}, Tracker{true, "e", 4, 5, 6, 7, 8, 9, 10,
+			Runtime{"containerd", "2"}, Account{1, 2, 3, 4}, Tracker{true, "e", 4, 5, 6, 7, 8, 9, 10,
 				11}, podapi.Headroom{Memory: 12, CPUs: 13}, true},
 			`{"version":"v1","mode":"observe","policy":"/etc/p.yaml","nri":{"state":"Synchronized","since":"2026-01-02T03:04:05Z","error":"e"},` +
-				`"runtime":{"name":"containerd","version":"2"},"memlock":{"granted":1,"unlimited":2,"max":3},` +
+				`"runtime":{"name":"containerd","version":"2"},"memlock":{"granted":1,"unlimited":2,"max":3,"unbounded":4},` +
 				`"tracker":{"available":true,"error":"e","processes":4,` +
 				`"maxProcesses":5,"groups":6,"maxGroups":7,"lostEvents":8,"lostProcesses":9,` +
 				`"stale":10,"leftOut":11},` +

@@ -46,11 +46,15 @@ type Runtime struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Account is the lockable memory granted on the node, in bytes.
+// Account is the memory that launchers of the node can lock, in bytes.
 type Account struct {
-	Granted   int64 `json:"granted"`       // sum over launchers with a finite limit
-	Unlimited int   `json:"unlimited"`     // launchers without a limit
+	Granted   int64 `json:"granted"`       // sum over launchers with a memory lock
+	Unlimited int   `json:"unlimited"`     // launchers with an unlimited memory lock
 	Max       int64 `json:"max,omitempty"` // the policy's ceiling for Granted; 0: none
+
+	// Unbounded counts launchers without memory limit. Granted has their memory lock, and their
+	// processes together may lock more.
+	Unbounded int `json:"unbounded,omitempty"`
 }
 
 // Tracker is the part of the agent in the kernel. It tracks the processes of launchers and the

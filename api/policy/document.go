@@ -47,8 +47,9 @@ type policyFields struct {
 }
 
 type nodeMemlockFields struct {
-	NodeMax json.RawMessage `json:"nodeMax"`
-	Repair  json.RawMessage `json:"repair"`
+	NodeMax            json.RawMessage `json:"nodeMax"`
+	Repair             json.RawMessage `json:"repair"`
+	RequireMemoryLimit json.RawMessage `json:"requireMemoryLimit"`
 }
 
 type profileFields struct {
@@ -118,6 +119,8 @@ func (r *reader) fields(doc policyFields) *Policy {
 			NodeMax: optional(r, "memlock.nodeMax", doc.Memlock.NodeMax, 0, positiveQuantity),
 			Repair: optional(r, "memlock.repair", doc.Memlock.Repair, RepairReport,
 				oneOf(RepairReport, RepairPrlimit)),
+			RequireMemoryLimit: optional(r, "memlock.requireMemoryLimit",
+				doc.Memlock.RequireMemoryLimit, false, boolean),
 		},
 		Lifecycle: r.lifecycle(doc.Lifecycle),
 		Headroom:  r.headroom(doc.Headroom),

@@ -23,6 +23,7 @@ const full = head + `mode: enforce
 memlock:
   nodeMax: 256Gi
   repair: prlimit
+  requireMemoryLimit: true
 lifecycle:
   emulators: [qemu-kvm, .qemu-wrapped]
   gracePeriod: 1h30m
@@ -51,7 +52,7 @@ rules:
 func TestParse(t *testing.T) {
 	want := &Policy{
 		Mode:    Enforce,
-		Memlock: NodeMemlock{NodeMax: 256 << 30, Repair: RepairPrlimit},
+		Memlock: NodeMemlock{256 << 30, RepairPrlimit, true},
 		Lifecycle: Lifecycle{
 			Emulators: []string{"qemu-kvm", ".qemu-wrapped"}, GracePeriod: 90 * time.Minute,
 			MaxGracePeriod: 2 * time.Hour, TermPeriod: time.Second,
@@ -131,6 +132,7 @@ func refusedAtTop() []refusal {
 		{head + "Mode: enforce", "Mode: unknown field"},
 		{head + "rule: []", "rule: unknown field"},
 		{head + "memlock: {max: 1Gi}", "memlock.max: unknown field"},
+		{head + "memlock: {requireMemoryLimit: 1}", "memlock.requireMemoryLimit: 1: want"},
 		{head + "memlock: {nodeMax: 0}", "memlock.nodeMax: 0: want more than zero"},
 		{head + "memlock: {nodeMax: -1}", "memlock.nodeMax: -1: want a whole number of bytes"},
 		{head + "memlock: {nodeMax: 1e30}", "memlock.nodeMax: 1e30: want decimal digits only"},

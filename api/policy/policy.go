@@ -51,6 +51,9 @@ type Policy struct {
 type NodeMemlock struct {
 	NodeMax int64 // bytes; ceiling for the sum over all launchers; 0: none
 	Repair  Repair
+
+	// RequireMemoryLimit refuses a memory lock to a launcher without memory limit.
+	RequireMemoryLimit bool
 }
 
 // Headroom is the default range for the growth of the node's VMs. VMs start with room for it; it is

@@ -84,6 +84,10 @@ type NodePolicyMemlock struct {
 	// +kubebuilder:validation:Enum=report;prlimit
 	// +optional
 	Repair string `json:"repair,omitempty"`
+
+	// RequireMemoryLimit refuses a memory lock to a launcher without memory limit.
+	// +optional
+	RequireMemoryLimit bool `json:"requireMemoryLimit,omitempty"`
 }
 
 // NodePolicyLifecycle says how VM processes are recognised and stopped.

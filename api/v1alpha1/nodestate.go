@@ -145,17 +145,21 @@ type RuntimeReport struct {
 
 // MemlockAccount is the lockable memory granted on the node, in bytes.
 type MemlockAccount struct {
-	// Granted is the sum over launchers with a finite limit.
+	// Granted is the memory that launchers with a memory lock can lock.
 	// +optional
 	Granted int64 `json:"granted,omitempty"`
 
-	// Unlimited counts the launchers without a limit.
+	// Unlimited counts the launchers with an unlimited memory lock.
 	// +optional
 	Unlimited int `json:"unlimited,omitempty"`
 
 	// Max is the policy's ceiling for Granted; absent: none.
 	// +optional
 	Max int64 `json:"max,omitempty"`
+
+	// Unbounded counts launchers without memory limit. Granted has only their memory lock.
+	// +optional
+	Unbounded int `json:"unbounded,omitempty"`
 }
 
 // TrackerReport is the part of the agent in the kernel.

@@ -130,6 +130,7 @@ func factsOf(pod *corev1.Pod, c container, node Node) decide.Facts {
 		MemoryLimit:         limit,
 		CPUs:                cpus(pod, c),
 		Architecture:        node.Architecture,
+		HugePages:           hugePages(pod),
 		NodeMemory:          node.Memory,
 		NodeGranted:         node.Granted,
 		Controllers:         node.Controllers,

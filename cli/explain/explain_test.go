@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
@@ -214,6 +215,22 @@ func TestPodRemarks(t *testing.T) {
 			if !strings.Contains(r.Message, test.want[i]) {
 				t.Errorf("%s: %q lacks %q", name, r.Message, test.want[i])
 			}
+		}
+	}
+}
+
+// The prediction counts the huge pages of the pod like the agent.
+func TestExplainCountsHugePages(t *testing.T) {
+	pod := launcherPod(map[string]string{
+		"devices.memlock.mooring.dev": "vfio=1", "guest-memory.memlock.mooring.dev": "4Gi",
+	})
+	limits := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}
+	pod.Spec.Containers[0].Resources.Limits = limits
+	for quantity, want := range map[string]bool{"38Gi": false, "39Gi": true} {
+		limits["hugepages-1Gi"] = resource.MustParse(quantity)
+		e := Explain(parsePolicy(t, policy.Enforce), pod, Node{})
+		if e.Refused != want {
+			t.Errorf("%s of huge pages: refused %t, want %t", quantity, e.Refused, want)
 		}
 	}
 }

@@ -4,8 +4,10 @@ import (
 	gojson "encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	podresource "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -133,6 +135,19 @@ func memoryLimit(pod *corev1.Pod, c container) (bytes int64, fromPod bool) {
 	}
 	limit := pod.Spec.Resources.Limits.Memory().Value()
 	return limit, limit != 0
+}
+
+// hugePages returns the huge-page limit that kubelet sets for the pod's cgroup: the sum over its
+// containers, or else the pod's own limit. An init container that ends before them can have more.
+func hugePages(pod *corev1.Pod) int64 {
+	limits := podresource.PodLimits(pod, podresource.PodResourcesOptions{})
+	var sum int64
+	for name, limit := range limits {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			sum += limit.Value()
+		}
+	}
+	return sum
 }
 
 // cpus returns the number of CPUs that the runtime gets, in thousandths: the larger of limit and

@@ -225,8 +225,8 @@ func TestCoreFailedStartReleasesMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := f.granted(t); got != before+2*gib {
-		t.Errorf("%d bytes are granted, want %d more than %d", got, 2*gib, before)
+	if got := f.granted(t); got != before+gib { // its memory limit; the node has no huge pages
+		t.Errorf("the account has %d bytes, want %d more than %d", got, gib, before)
 	}
 	if err := i.Start(t.Context()); err == nil {
 		t.Fatal("a nonexistent program was started")

@@ -222,12 +222,12 @@ func (f fixture) checkRefused(t *testing.T, p cri.Pod, limit int64, reasons []st
 
 func TestNodeCeilingCountsLaunchers(t *testing.T) {
 	f := setUp(t)
-	want := map[string]string{api.RequiresLockKey: "true", api.ValueKey: "15Gi"}
+	want := map[string]string{api.RequiresLockKey: "true"}
 	var first *cri.Sandbox
 	for n := range 2 { // 2 x 16Gi of 40Gi
 		s := f.sandbox(t, launcher(want))
-		if _, err := s.Create(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib}); err !=
-			nil {
+		if _, err := s.Create(t.Context(), cri.Container{Name: "compute",
+			MemoryLimit: 16 * gib}); err != nil {
 			t.Fatalf("launcher %d: %v", n, err)
 		}
 		if first == nil {
@@ -235,14 +235,15 @@ func TestNodeCeilingCountsLaunchers(t *testing.T) {
 		}
 	}
 	p := launcher(want)
-	if msg := f.refused(t, p, cri.Container{MemoryLimit: gib}); !strings.Contains(msg, "nodeMax") {
+	if msg := f.refused(t, p, cri.Container{MemoryLimit: 16 * gib}); !strings.Contains(msg,
+		"nodeMax") {
 		t.Errorf("the message does not name the node's ceiling: %s", msg)
 	}
 	if err := first.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	again := launcher(want)
-	i := f.run(t, again, cri.Container{MemoryLimit: gib})
+	i := f.run(t, again, cri.Container{MemoryLimit: 16 * gib})
 	if got := f.memlock(t, i); got != both(16*gib) {
 		t.Errorf("after one launcher was removed the next has %s", got)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Account returns the node's account of lockable memory granted to launchers. In observe mode it
-// holds the amounts that enforce mode would grant.
+// Account returns the node's account of the memory that launchers with a memory lock can lock. In
+// observe mode it holds the amounts of enforce mode.
 func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}) }
 
 // AccountWithout returns the account without one launcher, for a decision on its new demand.
@@ -45,16 +45,20 @@ func (r *Registry) entered(l *Launcher, since Generation) bool {
 	return ok && (now.Container.ID == l.Container.ID || now.generation > uint64(since))
 }
 
-// charge adds the demand of a launcher to the account. A demand comes from a Kubernetes quantity,
-// which is an int64. The sum stays at the largest int64 instead of overflowing.
+// charge adds the launcher's part to the account. The sum stays at the largest int64 instead of
+// overflowing.
 func charge(account *agentapi.Account, l *Launcher) {
 	demand, ok := l.accountDemand()
-	switch {
-	case !ok:
-	case demand == host.Unlimited:
-		account.Unlimited++
-	default:
-		sum := uint64(account.Granted) + min(uint64(demand), math.MaxInt64)
-		account.Granted = int64(min(sum, math.MaxInt64))
+	if !ok {
+		return
 	}
+	if demand == host.Unlimited {
+		account.Unlimited++
+	}
+	bytes, bounded := l.Bound().Charge(demand)
+	if !bounded {
+		account.Unbounded++
+	}
+	sum := uint64(account.Granted) + uint64(bytes)
+	account.Granted = int64(min(sum, math.MaxInt64))
 }

@@ -27,8 +27,9 @@ type Launcher struct {
 	// for a while, with the same UID.
 	SandboxID string
 
-	// Demand is the launcher's part of the node's memory-lock account; nil: none. In observe mode
-	// it is the part under enforce mode. A running launcher demands at least its current limit.
+	// Demand is the memory lock for which the node's account charges the launcher; nil: no charge.
+	// In observe mode it is the lock of enforce mode. A running launcher demands at least its
+	// current limit.
 	Demand *host.Limit
 
 	// Undecided is set while the policy rule of a running launcher is unknown. The guard then
@@ -47,6 +48,9 @@ type Launcher struct {
 
 	// Limits are the limits in the latest request to the runtime.
 	Limits ContainerLimits
+
+	// HugePages is the pod's limit of huge pages at the launcher's creation, in bytes.
+	HugePages int64
 
 	// Size is the VM size in the annotations at the pod's creation. SizeError is the error of
 	// reading them; Size is then empty.
@@ -174,7 +178,22 @@ func (l *Launcher) inAccount() bool {
 	return false
 }
 
-// accountDemand returns the launcher's part of the node's memory-lock account.
+// Bound returns the bound of the memory that the launcher's processes can lock together.
+func (l *Launcher) Bound() host.Bound {
+	return host.Bound{Memory: l.Limits.Memory, HugePages: l.HugePages}
+}
+
+// Charge returns the launcher's part of the node's account in bytes.
+func (l *Launcher) Charge() int64 {
+	demand, ok := l.accountDemand()
+	if !ok {
+		return 0
+	}
+	bytes, _ := l.Bound().Charge(demand)
+	return bytes
+}
+
+// accountDemand returns the memory lock for which the node's account charges the launcher.
 func (l *Launcher) accountDemand() (demand host.Limit, ok bool) {
 	most := l.Demand
 	if l.Live != nil && l.Live.Lock != nil && (most == nil || *l.Live.Lock > *most) {

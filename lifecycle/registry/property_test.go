@@ -26,9 +26,11 @@ type modelLauncher struct {
 	uid, sandbox string
 	state        agentapi.State
 	demand       host.Limit
-	vm           bool // a VM process remains
-	removed      bool // by the runtime, or replaced
-	latest       bool // latest container of its pod
+	free         bool  // without a demand
+	memory       int64 // memory limit; 0: none
+	vm           bool  // a VM process remains
+	removed      bool  // by the runtime, or replaced
+	latest       bool  // latest container of its pod
 }
 
 func (m modelLauncher) holds() bool {
@@ -48,6 +50,7 @@ func TestRegistryProperty(t *testing.T) {
 			"refuse":         m.refuse,
 			"drop":           m.drop,
 			"demand":         m.demand,
+			"resize":         m.resize,
 			"stop sandbox":   m.stopSandbox,
 			"remove sandbox": m.removeSandbox,
 			"":               m.check,
@@ -66,11 +69,12 @@ func (m *registryModel) put(t *rapid.T) {
 		state: rapid.SampledFrom([]agentapi.State{agentapi.StateCreating, agentapi.StateRunning,
 			agentapi.StateRefused}).Draw(t, "state"),
 		demand: drawDemand(t),
+		memory: drawMemory(t),
 		latest: true,
 	}
 	id := fmt.Sprintf("id-%d", m.serial)
 	put := newLauncher(uid, id, l.state, l.demand)
-	put.SandboxID = l.sandbox
+	put.SandboxID, put.Limits.Memory, put.HugePages = l.sandbox, l.memory, hugePages
 	m.registry.Put(put)
 	if old, ok := m.latest(uid); ok {
 		was := m.model[old]
@@ -91,9 +95,10 @@ func (m *registryModel) putMissing(t *rapid.T) {
 		id = fmt.Sprintf("id-%d", m.serial)
 	}
 	l := modelLauncher{uid: uid, sandbox: uid + "-1", state: agentapi.StateStopped,
-		demand: drawDemand(t), vm: true}
+		demand: drawDemand(t), memory: drawMemory(t), vm: true}
 	put := newLauncher(uid, id, l.state, l.demand)
 	put.SandboxID, put.VMs = l.sandbox, make([]agentapi.VM, 1)
+	put.Limits.Memory, put.HugePages = l.memory, hugePages
 	m.registry.PutRemoved(put)
 	if !ok {
 		_, beside := m.latest(uid)
@@ -183,11 +188,27 @@ func drawDemand(t *rapid.T) host.Limit {
 		rapid.Just(host.Limit(math.MaxInt64))).Draw(t, "demand")
 }
 
+// hugePages is the huge-page limit of each pod.
+const hugePages = 3
+
+func drawMemory(t *rapid.T) int64 {
+	return rapid.SampledFrom([]int64{0, 1, 1 << 40}).Draw(t, "memory limit")
+}
+
+// resize changes the memory limit of a running launcher.
+func (m *registryModel) resize(t *rapid.T) {
+	id, memory := m.drawContainer(t), drawMemory(t)
+	m.registry.Update(id, func(l *registry.Launcher) { l.Limits.Memory = memory })
+	m.change(id, func(l *modelLauncher) { l.memory = memory })
+}
+
 // refuse removes a launcher's granted settings, so it demands 0.
 func (m *registryModel) refuse(t *rapid.T) {
 	id := m.drawContainer(t)
 	m.registry.Refuse(id, "because")
-	m.change(id, func(l *modelLauncher) { l.state, l.demand = agentapi.StateRefused, 0 })
+	m.change(id, func(l *modelLauncher) {
+		l.state, l.demand, l.free = agentapi.StateRefused, 0, true
+	})
 }
 
 // drop forgets a launcher, unless it was put again meanwhile.
@@ -209,7 +230,7 @@ func (m *registryModel) drop(t *rapid.T) {
 func (m *registryModel) demand(t *rapid.T) {
 	id, demand := m.drawContainer(t), drawDemand(t)
 	m.registry.Update(id, func(l *registry.Launcher) { l.Demand = &demand })
-	m.change(id, func(l *modelLauncher) { l.demand = demand })
+	m.change(id, func(l *modelLauncher) { l.demand, l.free = demand, false })
 }
 
 func (m *registryModel) stopSandbox(t *rapid.T) {
@@ -237,11 +258,18 @@ func (m *registryModel) account(without string) agentapi.Account {
 	sum, want := new(big.Int), agentapi.Account{Granted: math.MaxInt64}
 	for _, l := range m.model {
 		switch {
-		case l.uid == without && l.latest || !l.holds():
-		case l.demand == host.Unlimited:
-			want.Unlimited++
-		default:
+		case l.uid == without && l.latest || !l.holds() || l.free:
+			continue
+		case l.memory > 0:
+			sum.Add(sum, big.NewInt(l.memory+hugePages))
+		case l.demand != host.Unlimited:
 			sum.Add(sum, new(big.Int).SetUint64(uint64(l.demand)))
+		}
+		if l.demand == host.Unlimited {
+			want.Unlimited++
+		}
+		if l.memory == 0 {
+			want.Unbounded++
 		}
 	}
 	if sum.IsInt64() {
@@ -280,7 +308,7 @@ func (m *registryModel) shown() map[string]modelLauncher {
 			uid: l.Pod.UID, sandbox: l.SandboxID, state: l.State, vm: len(l.VMs) > 0,
 			removed: m.model[l.Container.ID].removed,
 		}
-		if l.Demand != nil {
+		if shown.memory, shown.free = l.Limits.Memory, l.Demand == nil; !shown.free {
 			shown.demand = *l.Demand
 		}
 		latest, _ := m.registry.Get(l.Key())

@@ -207,11 +207,13 @@ func TestAccount(t *testing.T) {
 		want    agentapi.Account
 	}{
 		"no launcher": {nil, agentapi.Account{}},
-		"sum":         {[]host.Limit{gi, 2 * gi}, agentapi.Account{Granted: 3 * gi}},
+		"sum":         {[]host.Limit{gi, 2 * gi}, agentapi.Account{Granted: 3 * gi, Unbounded: 2}},
 		"unlimited is counted": {[]host.Limit{gi, host.Unlimited, host.Unlimited},
-			agentapi.Account{Granted: gi, Unlimited: 2}},
-		"the sum does not wrap":  {[]host.Limit{most, most}, agentapi.Account{Granted: most}},
-		"nor with a large limit": {[]host.Limit{1 << 63, gi}, agentapi.Account{Granted: most}},
+			agentapi.Account{Granted: gi, Unlimited: 2, Unbounded: 3}},
+		"the sum does not wrap": {[]host.Limit{most, most},
+			agentapi.Account{Granted: most, Unbounded: 2}},
+		"nor with a large limit": {[]host.Limit{1 << 63, gi},
+			agentapi.Account{Granted: most, Unbounded: 2}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

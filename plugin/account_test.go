@@ -1,0 +1,130 @@
+package plugin_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	nri "github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
+)
+
+// lockEnv makes the test program lock this many bytes under a limit of [lockLimit], and wait for
+// the end of its standard input.
+const lockEnv = "MOORING_TEST_LOCK"
+
+const lockLimit = 8 * mi
+
+// lockForParent locks memory if a test started this program for that.
+func lockForParent() {
+	text, ok := os.LookupEnv(lockEnv)
+	if !ok {
+		return
+	}
+	if err := lockMemory(text); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("locked")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+func lockMemory(text string) error {
+	var bytes int
+	if _, err := fmt.Sscan(text, &bytes); err != nil {
+		return err
+	}
+	limit := unix.Rlimit{Cur: lockLimit, Max: lockLimit}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return fmt.Errorf("set RLIMIT_MEMLOCK: %w", err)
+	}
+	memory, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	return unix.Mlock(memory)
+}
+
+// startLocking starts a process that locks bytes, and waits until it has them.
+func startLocking(t *testing.T, bytes int64) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", lockEnv, bytes))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		must(t, cmd.Wait())
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("process said %q (%v), want locked", line, err)
+	}
+}
+
+// RLIMIT_MEMLOCK holds for each process. The account of a launcher covers all its processes.
+func TestAccountCoversEachProcess(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod := newPod("u1", decidetest.Lock("8Mi"))
+	_, err := n.create(pod, withMemory(newContainer(pod, "compute"), 32*mi))
+	must(t, err)
+	var locked int64
+	for range 4 {
+		startLocking(t, 7*mi)
+		locked += 7 * mi
+	}
+	if a := n.registry.Account(); a.Granted < locked {
+		t.Errorf("four processes locked %d bytes under a limit of %d each, and the account has "+
+			"only %d", locked, lockLimit, a.Granted)
+	}
+}
+
+// The account has the huge pages of the pod's cgroup, also for a launcher of a pending list.
+func TestAccountHasHugePages(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	n.HugePages = func(podCgroup string) (int64, error) {
+		if podCgroup != "/kubepods.slice/kubepods-podu1.slice" {
+			return 0, fmt.Errorf("no cgroup %q", podCgroup)
+		}
+		return 4 * gi, nil
+	}
+	pod := newPod("u1", decidetest.VFIO())
+	pod.Linux = &nri.LinuxPodSandbox{CgroupParent: "kubepods-podu1.slice"}
+	ctr := withMemory(n.running(pod, 100, 5*gi), gi)
+	_, err := n.Synchronize(t.Context(), []*nri.PodSandbox{pod}, []*nri.Container{ctr})
+	must(t, err)
+	full := newPod("full", decidetest.Lock("32Gi"))
+	if _, err := n.create(full, withMemory(newContainer(full, "compute"), 60*gi)); err == nil ||
+		!strings.Contains(err.Error(), "others have 5Gi") {
+		t.Errorf("error %v, want one about the account with 5Gi", err)
+	}
+	must(t, n.PostStartContainer(t.Context(), pod, ctr))
+	if a := n.registry.Account(); a.Granted != 5*gi {
+		t.Errorf("account %+v, want 1Gi and the 4Gi of huge pages", a)
+	}
+}
+
+// The account follows the memory limit of a running launcher.
+func TestAccountFollowsTheMemoryLimit(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod := newPod("u1", decidetest.Lock("8Mi"))
+	ctr := withMemory(newContainer(pod, "compute"), 2*gi)
+	_, err := n.create(pod, ctr)
+	must(t, err)
+	must(t, update(n, pod, ctr, 3*gi, 0))
+	if a := n.registry.Account(); a.Granted != 3*gi || a.Unbounded != 0 {
+		t.Errorf("account %+v, want 3Gi", a)
+	}
+}
