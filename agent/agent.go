@@ -147,6 +147,7 @@ func (a *Agent) makeGuard(context.Context) error {
 			p := a.policy()
 			return p.Mode == policy.Enforce && p.Memlock.Repair == policy.RepairPrlimit
 		},
+		Enforce:  func() bool { return a.policy().Mode == policy.Enforce },
 		Interval: guardInterval,
 	})
 	return nil

@@ -3,6 +3,7 @@ package decide
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -107,6 +108,15 @@ type Decision struct {
 // refusal, it gets none.
 func (d Decision) Act() bool {
 	return d.Launcher && !d.Undecided && d.Refusal == nil && d.Mode == policy.Enforce
+}
+
+// Maximum returns the policy's explicit maximum for the memory-lock limit of a process. nil: none,
+// or a refused launcher.
+func (d Decision) Maximum() *host.Limit {
+	if d.Ceiling == nil || *d.Ceiling >= math.MaxInt64 || d.Refusal != nil || d.Undecided {
+		return nil
+	}
+	return d.Ceiling
 }
 
 // Container decides about a new or an existing container.

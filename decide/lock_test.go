@@ -40,6 +40,28 @@ func TestCeiling(t *testing.T) {
 	}
 }
 
+func TestMaximum(t *testing.T) {
+	endless, refused := facts("trusted", nil), facts("tenant-1", decidetest.Lock("17Gi"))
+	endless.MemoryLimit = 0
+	for name, c := range map[string]struct {
+		facts decide.Facts
+		want  *host.Limit
+	}{
+		"max":                            {facts("tenant-1", nil), limit(16 * gi)},
+		"max and unlimited":              {facts("trusted", nil), nil},
+		"unlimited, and no memory limit": {endless, limit(32 * gi)},
+		"refused":                        {refused, nil},
+		"no rule":                        {facts("none", nil), nil},
+	} {
+		for _, mode := range []policy.Mode{policy.Enforce, policy.Observe} {
+			got := decide.Container(decidetest.Policy(t, mode), c.facts).Maximum()
+			if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+				t.Errorf("%s, %s: maximum %v, want %v", name, mode, got, c.want)
+			}
+		}
+	}
+}
+
 func TestRequireMemoryLimit(t *testing.T) {
 	p := decidetest.Policy(t, policy.Enforce)
 	p.Memlock.RequireMemoryLimit = true

@@ -118,6 +118,7 @@ func launcher(
 		HugePages: hugePages,
 
 		Demand:      d.Demand,
+		Maximum:     d.Maximum(),
 		Undecided:   d.Undecided,
 		Domain:      d.Domain,
 		GracePeriod: d.GracePeriod,

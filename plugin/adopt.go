@@ -114,6 +114,7 @@ func (p *Plugin) redecide(
 		now.Rule, now.Settings = decided.Rule, decided.Settings
 		now.Notes, now.Refusal = decided.Notes, decided.Refusal
 		now.Demand, now.Given, now.Ceiling = decided.Demand, decided.Given, decided.Ceiling
+		now.Maximum = decided.Maximum
 		now.Domain, now.Undecided = decided.Domain, false
 	})
 	if known && d.Undecided {

@@ -116,6 +116,7 @@ mooring_events_total{reason="DomainRefused",type="Warning"} 0
 mooring_events_total{reason="GracePeriodRefused",type="Warning"} 0
 mooring_events_total{reason="LauncherHung",type="Warning"} 0
 mooring_events_total{reason="LeaseExpired",type="Warning"} 0
+mooring_events_total{reason="LimitAbove",type="Warning"} 0
 mooring_events_total{reason="LimitLowered",type="Normal"} 0
 mooring_events_total{reason="LimitMissing",type="Warning"} 1
 mooring_events_total{reason="LimitRepaired",type="Normal"} 0

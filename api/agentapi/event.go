@@ -33,6 +33,8 @@ const (
 	ReasonLimitRepaired Reason = "LimitRepaired" // the agent repaired a missing limit
 	ReasonLimitYielded  Reason = "LimitYielded"  // the limit was high enough already
 	ReasonLimitLowered  Reason = "LimitLowered"  // the runtime's limit is beyond the policy
+	// another program raised a limit beyond the policy
+	ReasonLimitAbove Reason = "LimitAbove"
 	// a cgroup file shows another value than the agent set
 	ReasonCgroupDiffers Reason = "CgroupDiffers"
 	// a cgroup file shows the value without effect

@@ -23,7 +23,7 @@ type finding struct {
 }
 
 // repairEvery is the minimum time between Events about repairs of one launcher, in case another
-// program keeps lowering its limit.
+// program keeps changing its limit.
 const repairEvery = 10 * time.Minute
 
 // check checks one launcher. requireAll: every process needs the granted memory-lock limit. It

@@ -35,6 +35,10 @@ type Config struct {
 	// limit. Otherwise, or if it is nil, the guard only reports them.
 	Repair func() bool
 
+	// Enforce reports whether the guard may lower limits above the policy's maximum. Otherwise, or
+	// if it is nil, the guard only reports them.
+	Enforce func() bool
+
 	// Interval is the time between checks of all running launchers, because processes change their
 	// own limits and kubelet rewrites cgroup files. 0: only queued launchers are checked.
 	Interval time.Duration

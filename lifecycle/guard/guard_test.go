@@ -42,6 +42,7 @@ func same(l host.Limit) host.Rlimit { return host.Rlimit{Soft: l, Hard: l} }
 
 type benchConfig struct {
 	repair   bool
+	enforce  bool
 	interval time.Duration
 	cgroup   []api.CgroupSetting
 }
@@ -58,6 +59,7 @@ func withBench(t *testing.T, cfg benchConfig, test func(t *testing.T, b *bench))
 			Registry: b.registry, Kernel: b.kernel, Recorder: b.recorder,
 			Logger: slog.New(slog.DiscardHandler),
 			Repair: func() bool { return cfg.repair }, Interval: cfg.interval,
+			Enforce: func() bool { return cfg.enforce },
 		})
 		b.registry.Put(newLauncher(cfg.cgroup))
 		ctx, cancel := context.WithCancel(context.Background())

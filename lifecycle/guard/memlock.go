@@ -24,16 +24,18 @@ type lockScan struct {
 	repair     bool
 
 	known     map[host.Process]bool
-	read      int                         // number of readable processes
-	lowest    host.Rlimit                 // of all processes that need the limit, after repairs
-	first     host.Process                // first process below its required limit
-	actual    host.Rlimit                 // its limit before the repair
-	required  host.Limit                  // its required limit
-	short     int                         // number of processes below their required limit
-	missing   bool                        // a process lacks its required limit after repairs
-	extra     map[host.Process]host.Limit // limits of VM processes above the required ones
-	launcher  int                         // pid of the container's first process
-	inherited host.Limit                  // limit of the first process, Unlimited if unread
+	read      int                          // number of readable processes
+	lowest    host.Rlimit                  // of all processes that need the limit, after repairs
+	first     host.Process                 // first process below its required limit
+	actual    host.Rlimit                  // its limit before the repair
+	required  host.Limit                   // its required limit
+	short     int                          // number of processes below their required limit
+	missing   bool                         // a process lacks its required limit after repairs
+	extra     map[host.Process]host.Limit  // limits of VM processes above the required ones
+	maximum   host.Limit                   // the policy's; Unlimited: none
+	above     map[host.Process]host.Rlimit // limits above the maximum
+	launcher  int                          // pid of the container's first process
+	inherited host.Limit                   // limit of the first process, Unlimited if unread
 	repaired  int
 	failed    error // error of the last failed repair
 }
@@ -48,6 +50,10 @@ func (g *Guard) checkMemlock(
 		kernel: g.Kernel, repair: g.repairs(), known: map[host.Process]bool{}, vms: l.VMLocks(),
 		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
 		extra:  map[host.Process]host.Limit{}, launcher: l.Container.PID, inherited: host.Unlimited,
+		maximum: host.Unlimited, above: map[host.Process]host.Rlimit{},
+	}
+	if l.Maximum != nil {
+		s.maximum = *l.Maximum
 	}
 	if l.Given.Memlock != nil {
 		s.want = *l.Given.Memlock
@@ -71,6 +77,7 @@ func (g *Guard) checkMemlock(
 			"read them", cgroup)
 	}
 	g.adoptLocks(l, &s)
+	g.lowerRaised(l, &s)
 	f := finding{setting: agentapi.MemlockSetting, seen: s.lowest.Soft.String()}
 	if l.Given.Memlock != nil {
 		s.evaluate(&f, l)
@@ -153,6 +160,9 @@ func (s *lockScan) checkProcess(p host.Process) error {
 	}
 	if p.PID == s.launcher {
 		s.inherited = has.Soft
+	}
+	if has.Hard > s.maximum {
+		s.above[p.ID()] = has
 	}
 	if vm && has.Soft > want {
 		s.extra[p.ID()] = has.Soft

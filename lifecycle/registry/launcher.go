@@ -43,6 +43,10 @@ type Launcher struct {
 	// rule is unknown.
 	Ceiling *host.Limit
 
+	// Maximum is the policy's explicit maximum for the memory-lock limit of a process, in both
+	// modes; nil: none, or the launcher runs although the policy refuses it.
+	Maximum *host.Limit
+
 	// Live holds limits granted to the VM process by a resize; nil: none.
 	Live *Live
 
@@ -74,6 +78,9 @@ type Launcher struct {
 
 	// RepairReportedAt is when an Event last reported a repair of the memory lock.
 	RepairReportedAt time.Time
+
+	// AboveReportedAt is when an Event last reported a limit above Maximum.
+	AboveReportedAt time.Time
 
 	generation uint64 // of the last Put or SetState
 	beat       tie.Heartbeat
