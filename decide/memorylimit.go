@@ -5,6 +5,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
@@ -21,5 +22,24 @@ func MemoryLimit(l *agentapi.Launcher, limit int64, requirement host.Limit) *Ref
 			"%s/%s to %s: "+
 			"its VM needs %s until it has given memory back; kubelet tries again",
 			l.Container.Name, l.Pod.Namespace, l.Pod.Name, api.Bytes(limit), requirement),
+	}
+}
+
+// AccountGrowth decides about a new memory limit that changes a running launcher's part of the
+// node's account from was to next bytes. It returns a [*Refusal] if the part grows and no longer
+// fits beside the parts of the other launchers. In mode observe the caller only reports the
+// refusal.
+func AccountGrowth(p *policy.Policy, l *agentapi.Launcher, was, next, others int64) *Refusal {
+	most := p.Memlock.NodeMax
+	if most == 0 || next <= was || next <= most-others {
+		return nil
+	}
+	return &Refusal{
+		Reason: agentapi.ReasonResizeFailed,
+		Message: fmt.Sprintf("mooring refuses to raise the memory limit of container %q of pod "+
+			"%s/%s: its processes could then lock %s, the node policy allows %s for all launchers "+
+			"of this node together (memlock.nodeMax), and others have %s; kubelet tries again",
+			l.Container.Name, l.Pod.Namespace, l.Pod.Name, api.Bytes(next), api.Bytes(most),
+			api.Bytes(others)),
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	nri "github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
@@ -127,4 +128,70 @@ func TestAccountFollowsTheMemoryLimit(t *testing.T) {
 	if a := n.registry.Account(); a.Granted != 3*gi || a.Unbounded != 0 {
 		t.Errorf("account %+v, want 3Gi", a)
 	}
+}
+
+// A memory limit that exceeds the node's account is refused and not recorded.
+func TestMemoryLimitBeyondTheAccount(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod, other := newPod("u1", decidetest.VFIO()), newPod("u2", decidetest.VFIO())
+	ctr := withMemory(newContainer(pod, "compute"), 4*gi)
+	_, err := n.create(pod, ctr)
+	must(t, err)
+	_, err = n.create(other, withMemory(newContainer(other, "compute"), 40*gi))
+	must(t, err)
+	must(t, update(n, pod, ctr, 24*gi, 0))
+	err = update(n, pod, ctr, 25*gi, 0)
+	want := "its processes could then lock 25Gi, the node policy allows 64Gi for all launchers of " +
+		"this node together (memlock.nodeMax), and others have 40Gi; kubelet tries again"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want one with %q", err, want)
+	}
+	if got := n.launcher(t, pod).Limits.Memory; got != 24*gi {
+		t.Errorf("memory limit %d, want 24Gi", got)
+	}
+	must(t, update(n, pod, ctr, 4*gi, 0))
+	must(t, update(n, pod, ctr, 24*gi, 0))
+}
+
+// For all sequences of creations, ends and new memory limits: the processes of all launchers
+// together cannot lock more than the node's ceiling if each launcher needs a memory limit, and
+// each launcher fits an empty node.
+func TestAccountProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := newNode(t, policy.Enforce)
+		n.Policy.Get().Memlock.RequireMemoryLimit = true
+		n.HugePages = func(string) (int64, error) { return 3 * gi, nil }
+		limits := map[string]int64{} // of running launchers
+		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
+			uid := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "pod")
+			memory := rapid.SampledFrom([]int64{0, gi, 20 * gi, 61 * gi}).Draw(rt, "memory")
+			pod := newPod(uid, decidetest.Lock("1Gi"))
+			ctr := withMemory(newContainer(pod, "compute"), memory)
+			_, runs := limits[uid]
+			switch end := rapid.Bool().Draw(rt, "end"); {
+			case runs && end:
+				_, err := n.StopContainer(t.Context(), pod, ctr)
+				must(t, err)
+				delete(limits, uid)
+			case runs && memory > 0:
+				if update(n, pod, ctr, memory, 0) == nil {
+					limits[uid] = memory
+				}
+			case !runs:
+				_, err := n.create(pod, ctr)
+				if err == nil {
+					limits[uid] = memory
+				} else if len(limits) == 0 && memory > 0 {
+					rt.Fatalf("an empty node refuses %d bytes: %v", memory, err)
+				}
+			}
+			var sum int64
+			for _, limit := range limits {
+				sum += limit + 3*gi
+			}
+			if got := n.registry.Account().Granted; got != sum || sum > 64*gi {
+				rt.Fatalf("account %d, launchers can lock %d, ceiling 64Gi", got, sum)
+			}
+		}
+	})
 }

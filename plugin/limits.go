@@ -12,16 +12,16 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// updateLimits records the requested limits of a launcher, and refuses a memory limit that the VM
-// cannot meet yet. It never answers with another limit than the requested one: a limit higher than
-// kubelet believes ends with the VM killed. kubelet retries, and meanwhile the VM gives memory
-// back.
+// updateLimits records the requested limits of a launcher. It refuses a memory limit below the
+// VM's memory requirement, and a memory limit beyond the node's account. It never answers with
+// another limit: a limit higher than kubelet believes ends with the VM killed. kubelet retries, and
+// meanwhile the VM gives memory back.
 func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error {
-	p.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
-		now.Limits = limitsOf(r, now.Limits)
-	})
-	refusal := decide.MemoryLimit(&l.Launcher, r.GetMemory().GetLimit().GetValue(),
-		host.Limit(l.MemoryRequirement()))
+	refusal := p.recordLimits(l.Container.ID, r)
+	if refusal == nil {
+		refusal = decide.MemoryLimit(&l.Launcher, r.GetMemory().GetLimit().GetValue(),
+			host.Limit(l.MemoryRequirement()))
+	}
 	switch {
 	case refusal == nil:
 		return nil
@@ -31,6 +31,32 @@ func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error 
 		return nil
 	}
 	return refusal
+}
+
+// recordLimits records the requested limits, unless the node's account has no room for them in mode
+// enforce.
+func (p *Plugin) recordLimits(containerID string, r *nri.LinuxResources) *decide.Refusal {
+	p.deciding.Lock()
+	defer p.deciding.Unlock()
+	l, ok := p.Registry.Find(containerID)
+	if !ok {
+		return nil
+	}
+	refusal := p.accountGrowth(l, limitsOf(r, l.Limits))
+	if refusal == nil || p.Policy.Get().Mode != policy.Enforce {
+		p.Registry.Update(containerID, func(now *registry.Launcher) {
+			now.Limits = limitsOf(r, now.Limits)
+		})
+	}
+	return refusal
+}
+
+// accountGrowth decides whether the node's account has room for a launcher with these limits. The
+// caller holds deciding.
+func (p *Plugin) accountGrowth(l registry.Launcher, next registry.ContainerLimits) *decide.Refusal {
+	was := l.Charge()
+	l.Limits = next
+	return decide.AccountGrowth(p.Policy.Get(), &l.Launcher, was, l.Charge(), p.granted(l.Key()))
 }
 
 // hugePages returns the bytes of huge pages that a pod may have, which kubelet sets for the pod's
