@@ -88,7 +88,8 @@ func TestPodSocket(t *testing.T) {
 	if got, _ := memlockOf(t, l.process.Process.Pid); got != before {
 		t.Errorf("the launcher may lock %d, want %d as before", got, before)
 	}
-	if _, out, _ := a.mooring("version"); !strings.Contains(out, "3Mi of 64Gi") {
+	// The account has the launcher's memory limit.
+	if _, out, _ := a.mooring("version"); !strings.Contains(out, "4Gi of 64Gi") {
 		t.Errorf("mooring version shows another account:\n%s", out)
 	}
 
