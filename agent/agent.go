@@ -216,7 +216,7 @@ func (a *Agent) listen(ctx context.Context) (err error) {
 
 func (a *Agent) registerMetrics(context.Context) error {
 	return a.metrics.Watch(metrics.State{
-		Launchers: a.Launchers, Node: a.Node, Tracker: a.trackerState,
+		Launchers: a.Launchers, Node: a.Node, Tracker: a.trackerState, Locked: a.locked,
 		Fence: func() (up, known bool) { return fenceUp(a.config.Root) },
 	})
 }

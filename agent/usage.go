@@ -77,20 +77,31 @@ func (s *usageSampler) after(p host.Process, used host.Usage, now time.Time) usa
 	return sample
 }
 
-// fill adds the samples to launchers. It leaves their lists of VM processes unchanged for others.
+// fill adds the samples to launchers. It copies their lists of VM processes first.
 func (s *usageSampler) fill(launchers []agentapi.Launcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range launchers {
-		l := &launchers[i]
-		l.VMs = slices.Clone(l.VMs)
-		for j := range l.VMs {
-			if sample, ok := s.samples[processOf(l.VMs[j])]; ok {
-				used := sample.used
-				l.VMs[j].Usage = &used
-			}
+		s.fillLauncher(&launchers[i])
+	}
+}
+
+// fillLauncher adds the samples to one launcher. The caller holds mu.
+func (s *usageSampler) fillLauncher(l *agentapi.Launcher) {
+	l.VMs = slices.Clone(l.VMs)
+	for j := range l.VMs {
+		if sample, ok := s.samples[processOf(l.VMs[j])]; ok {
+			used := sample.used
+			l.VMs[j].Usage = &used
 		}
 	}
+}
+
+// fillOne adds the samples to one launcher.
+func (s *usageSampler) fillOne(l *agentapi.Launcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fillLauncher(l)
 }
 
 func processOf(vm agentapi.VM) host.Process {

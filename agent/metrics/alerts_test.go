@@ -58,7 +58,8 @@ func healthy() samples {
 	for name, v := range map[string]float64{
 		"build_info": 1, "fence_up": 1, "nri_synchronized": 1, "nri_synchronizations_total": 1,
 		"memlock_granted_bytes": 1 << 30, "memlock_max_bytes": 4 << 30, "tracker_up": 1,
-		"tracker_processes": 10, "tracker_max_processes": 1000, "tracker_map_full_total": 0,
+		"memlock_near_limit_launchers": 0,
+		"tracker_processes":            10, "tracker_max_processes": 1000, "tracker_map_full_total": 0,
 	} {
 		all["mooring_"+name+`{instance="node-1"}`] = steady(v)
 	}
@@ -109,8 +110,9 @@ func faults() map[string][]samples {
 		"MooringRefusals": {
 			{`mooring_decisions_total{instance="node-1",outcome="refused"}`: changed(0, 1, 5)},
 		},
-		"MooringNodeCeiling": {node("memlock_granted_bytes", steady(3.9*(1<<30)))},
-		"MooringNoTracker":   {node("tracker_up", changed(1, 0, 10))},
+		"MooringNodeCeiling":  {node("memlock_granted_bytes", steady(3.9*(1<<30)))},
+		"MooringLockedMemory": {node("memlock_near_limit_launchers", changed(0, 1, 15))},
+		"MooringNoTracker":    {node("tracker_up", changed(1, 0, 10))},
 		"MooringTrackerFull": {
 			node("tracker_processes", steady(950)),
 			node("tracker_map_full_total", changed(0, 1, 5)),

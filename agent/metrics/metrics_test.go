@@ -38,7 +38,8 @@ func exercised(t *testing.T) *Metrics {
 	m.ActionDone("terminate", nil)
 	m.ActionDone("kill", errors.New("not permitted"))
 	m.NotificationsDropped()
-	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode, Fence: testFence,
+	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode, Locked: testLocked,
+		Fence:   testFence,
 		Tracker: testTracker}); err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +65,8 @@ func testNode() agentapi.Node {
 			Unbounded: 2},
 	}
 }
+
+func testLocked() Locked { return Locked{Bytes: 3 << 30, Ratio: 0.75, NearLimit: 1} }
 
 func TestNamesFollowTheConventions(t *testing.T) {
 	problems, err := testutil.GatherAndLint(exercised(t).registry)
@@ -197,7 +200,7 @@ mooring_vm_actions_total{action="terminate",status="ok"} 1
 }
 
 func TestWatchTwice(t *testing.T) {
-	if err := exercised(t).Watch(State{Launchers: testLaunchers, Node: testNode,
+	if err := exercised(t).Watch(State{Launchers: testLaunchers, Node: testNode, Locked: testLocked,
 		Fence: testFence}); err == nil {
 		t.Error("no error")
 	}

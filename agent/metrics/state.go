@@ -9,14 +9,22 @@ import (
 )
 
 // State holds the sources of the gauges. Every scrape calls the functions, concurrently with
-// others. They must answer from memory, except that Tracker may read the kernel's maps, and Fence
-// the times of a file.
+// each other. They must answer from memory, except that Tracker may read the kernel's maps, and
+// Fence the times of a file.
 type State struct {
 	Launchers func() []agentapi.Launcher
 	Node      func() agentapi.Node
 	Tracker   func() agentapi.Tracker // nil without a tracker
+	Locked    func() Locked
 	// Fence reports whether a fence runs; known is false if none has run since the node booted.
 	Fence func() (up, known bool)
+}
+
+// Locked is the locked memory of all launchers with a memory lock.
+type Locked struct {
+	Bytes     int64
+	Ratio     float64 // highest ratio of a launcher's locked memory to its limit
+	NearLimit int     // launchers with nearly no room below their limit
 }
 
 // Watch adds gauges for the state of the agent, its launchers and the tracker. It must be
@@ -43,6 +51,9 @@ type stateCollector struct {
 	maximum      *prometheus.Desc
 	unlimited    *prometheus.Desc
 	unbounded    *prometheus.Desc
+	locked       *prometheus.Desc
+	lockedRatio  *prometheus.Desc
+	nearLimit    *prometheus.Desc
 }
 
 func newStateCollector(state State) *stateCollector {
@@ -66,6 +77,12 @@ func newStateCollector(state State) *stateCollector {
 			"Launchers with an unlimited memory-lock limit."),
 		unbounded: describe("memlock_unbounded_launchers",
 			"Launchers with a memory lock and without memory limit."),
+		locked: describe("memlock_locked_bytes",
+			"Locked and pinned memory of VM processes of launchers with a memory lock."),
+		lockedRatio: describe("memlock_locked_ratio",
+			"Highest ratio of a launcher's locked memory to its limit."),
+		nearLimit: describe("memlock_near_limit_launchers",
+			"Launchers that have locked nearly all that they may lock."),
 	}
 }
 
@@ -76,7 +93,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{c.launchers, c.phases, c.vms, c.policy, c.synchronized,
-		c.fence, c.granted, c.maximum, c.unlimited, c.unbounded} {
+		c.fence, c.granted, c.maximum, c.unlimited, c.unbounded,
+		c.locked, c.lockedRatio, c.nearLimit} {
 		descs <- desc
 	}
 }
@@ -105,6 +123,10 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	set(c.granted, float64(node.Memlock.Granted))
 	set(c.unlimited, float64(node.Memlock.Unlimited))
 	set(c.unbounded, float64(node.Memlock.Unbounded))
+	locked := c.state.Locked()
+	set(c.locked, float64(locked.Bytes))
+	set(c.lockedRatio, locked.Ratio)
+	set(c.nearLimit, float64(locked.NearLimit))
 	if node.Memlock.Max > 0 {
 		set(c.maximum, float64(node.Memlock.Max))
 	}

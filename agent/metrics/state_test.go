@@ -29,9 +29,18 @@ mooring_launchers{state="Stopped"} 0
 # HELP mooring_memlock_granted_bytes Memory that launchers with a memory lock can lock.
 # TYPE mooring_memlock_granted_bytes gauge
 mooring_memlock_granted_bytes 4.294967296e+09
+# HELP mooring_memlock_locked_bytes Locked and pinned memory of VM processes of launchers with a memory lock.
+# TYPE mooring_memlock_locked_bytes gauge
+mooring_memlock_locked_bytes 3.221225472e+09
+# HELP mooring_memlock_locked_ratio Highest ratio of a launcher's locked memory to its limit.
+# TYPE mooring_memlock_locked_ratio gauge
+mooring_memlock_locked_ratio 0.75
 # HELP mooring_memlock_max_bytes Ceiling of the policy for mooring_memlock_granted_bytes; absent without one.
 # TYPE mooring_memlock_max_bytes gauge
 mooring_memlock_max_bytes 8.589934592e+09
+# HELP mooring_memlock_near_limit_launchers Launchers that have locked nearly all that they may lock.
+# TYPE mooring_memlock_near_limit_launchers gauge
+mooring_memlock_near_limit_launchers 1
 # HELP mooring_memlock_unbounded_launchers Launchers with a memory lock and without memory limit.
 # TYPE mooring_memlock_unbounded_launchers gauge
 mooring_memlock_unbounded_launchers 2
@@ -52,7 +61,7 @@ mooring_vms{state="Stopping"} 0
 `
 
 func TestGauges(t *testing.T) {
-	collector := newStateCollector(State{Launchers: testLaunchers, Node: testNode,
+	collector := newStateCollector(State{Launchers: testLaunchers, Node: testNode, Locked: testLocked,
 		Fence: testFence})
 	if err := testutil.CollectAndCompare(collector, strings.NewReader(wantGauges)); err != nil {
 		t.Error(err)
@@ -65,7 +74,8 @@ func TestGaugesOfAnAgentThatKnowsNothing(t *testing.T) {
 		Node: func() agentapi.Node {
 			return agentapi.Node{NRI: agentapi.NRI{State: agentapi.NRIConnected}}
 		},
-		Fence: func() (up, known bool) { return false, false },
+		Fence:  func() (up, known bool) { return false, false },
+		Locked: func() Locked { return Locked{} },
 	})
 	const want = `
 # HELP mooring_nri_synchronized 1 while the container runtime calls the agent for every container, 0 otherwise.
