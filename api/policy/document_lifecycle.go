@@ -34,8 +34,9 @@ type lifecycleFields struct {
 }
 
 type libvirtFields struct {
-	Records json.RawMessage `json:"records"`
-	Socket  json.RawMessage `json:"socket"`
+	Records      json.RawMessage   `json:"records"`
+	Socket       json.RawMessage   `json:"socket"`
+	RequireOwner []json.RawMessage `json:"requireOwner"`
 }
 
 func (r *reader) lifecycle(f lifecycleFields) Lifecycle {
@@ -91,6 +92,8 @@ func (r *reader) libvirt(at string, f *libvirtFields) *Libvirt {
 	return &Libvirt{
 		Records: optional(r, at+".records", f.Records, "/run/libvirt/qemu", absolutePath),
 		Socket:  optional(r, at+".socket", f.Socket, "/run/libvirt/libvirt-sock", socketPath),
+
+		RequireOwner: list(r, at+".requireOwner", f.RequireOwner, domainGlob),
 	}
 }
 

@@ -36,8 +36,17 @@ const (
 	ReactionStop   Reaction = "stop"   // also stop them
 )
 
-// Libvirt is the location of the node's libvirt. Both are absolute paths.
+// Libvirt is the node's libvirt. Both paths are absolute.
 type Libvirt struct {
 	Records string // directory with an XML file for each running domain
 	Socket  string // unix socket of libvirtd or virtqemud
+
+	// RequireOwner are globs as in path.Match for names of domains. The start gate refuses the
+	// start of such a domain without an active launcher that declares it.
+	RequireOwner []string
+}
+
+// RequiresOwner reports whether the node's domain with this name needs an active launcher.
+func (l Lifecycle) RequiresOwner(domain string) bool {
+	return l.Libvirt != nil && matchAny(l.Libvirt.RequireOwner, domain)
 }

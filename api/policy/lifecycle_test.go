@@ -23,6 +23,10 @@ func defaultLifecycle() Lifecycle {
 	}
 }
 
+func defaultLibvirt() *Libvirt {
+	return &Libvirt{Records: "/run/libvirt/qemu", Socket: "/run/libvirt/libvirt-sock"}
+}
+
 // Each absent field of lifecycle has its default.
 func TestParseLifecycle(t *testing.T) {
 	for text, change := range map[string]func(*Lifecycle){
@@ -48,16 +52,23 @@ func TestParseLifecycle(t *testing.T) {
 			l.Emulators = []string{"b", "a"}
 		},
 		"{libvirt: {}}": func(l *Lifecycle) {
-			l.Libvirt = &Libvirt{"/run/libvirt/qemu", "/run/libvirt/libvirt-sock"}
+			l.Libvirt = defaultLibvirt()
 		},
 		"{libvirt: {records: /r}}": func(l *Lifecycle) {
-			l.Libvirt = &Libvirt{"/r", "/run/libvirt/libvirt-sock"}
+			l.Libvirt = defaultLibvirt()
+			l.Libvirt.Records = "/r"
 		},
 		"{libvirt: {socket: /s}}": func(l *Lifecycle) {
-			l.Libvirt = &Libvirt{"/run/libvirt/qemu", "/s"}
+			l.Libvirt = defaultLibvirt()
+			l.Libvirt.Socket = "/s"
 		},
 		"{libvirt: {socket: " + long + "}}": func(l *Lifecycle) {
-			l.Libvirt = &Libvirt{"/run/libvirt/qemu", long}
+			l.Libvirt = defaultLibvirt()
+			l.Libvirt.Socket = long
+		},
+		"{libvirt: {requireOwner: ['vm-*', größe]}}": func(l *Lifecycle) {
+			l.Libvirt = defaultLibvirt()
+			l.Libvirt.RequireOwner = []string{"vm-*", "größe"}
 		},
 	} {
 		want := defaultLifecycle()
@@ -120,8 +131,24 @@ func refusedInLifecycle() (all []refusal) {
 	for _, wrong := range []string{"''", "a/b", `'a\*'`, "'['", `"a\tb"`, "5"} {
 		all = append(all, refusal{head + "rules: [{name: b, namespaces: [a], domains: [x, " +
 			wrong + "]}]", "rules[0].domains[1]: "})
+		in("libvirt: {requireOwner: [x, "+wrong+"]}", "libvirt.requireOwner[1]: ")
 	}
 	return all
+}
+
+func TestRequiresOwner(t *testing.T) {
+	for text, want := range map[string]bool{
+		"{}": false, "{libvirt: {}}": false, "{libvirt: {requireOwner: [db, 'vm-?']}}": true,
+		"{libvirt: {requireOwner: [vm]}}": false,
+	} {
+		p, err := Parse([]byte(head + "lifecycle: " + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Lifecycle.RequiresOwner("vm-1"); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
 }
 
 func numbered(n int) string {

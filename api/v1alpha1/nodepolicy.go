@@ -128,6 +128,10 @@ type NodePolicyLibvirt struct {
 	// +kubebuilder:validation:MaxLength=107
 	// +optional
 	Socket string `json:"socket,omitempty"`
+	// RequireOwner are globs for the names of domains that start only with an active launcher.
+	// +listType=set
+	// +optional
+	RequireOwner []string `json:"requireOwner,omitempty"`
 }
 
 // NodePolicyHeadroom is the default range for the growth of VMs.
