@@ -1,0 +1,114 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+)
+
+const (
+	// HookPath and ConfigPath are the places of an installed hook and of its configuration.
+	HookPath   = "/etc/libvirt/hooks/qemu.d/50-mooring"
+	ConfigPath = "/etc/libvirt/hooks/mooring-gate.json"
+
+	// StatePath is the place of the state without a readable configuration.
+	StatePath = "/run/mooring/" + StateName
+
+	// Probe is the name of a domain that each working gate refuses. It never starts.
+	Probe = "mooring-start-gate-probe"
+
+	// ProbeRefused is the reason for the refusal of the probe.
+	ProbeRefused = "the start gate works: it refuses its probe"
+
+	// definitionTimeout bounds the wait for libvirt's definition of a domain. libvirt waits for the
+	// hook meanwhile.
+	definitionTimeout = 1500 * time.Millisecond
+
+	startAgent = "start the agent, and see `mooring doctor`"
+)
+
+// Hook answers libvirt. The zero functions are those of this machine.
+type Hook struct {
+	Config string // path of the configuration
+
+	Now   func() time.Duration // nil: [Now]
+	Alive alive                // nil: by /proc
+}
+
+// Call decides about one call by libvirt with these arguments: domain, operation, sub-operation and
+// more. stdin has the domain's definition. An error refuses the operation.
+//
+// Only a beginning prepare or start may fail. libvirt would end a running VM after a refused
+// reconnect.
+func (h Hook) Call(args []string, stdin io.Reader) error {
+	if len(args) < 3 || args[2] != "begin" || args[1] != "prepare" && args[1] != "start" {
+		return nil
+	}
+	name := args[0]
+	if name == Probe {
+		return errors.New(ProbeRefused)
+	}
+	if err := h.decide(name, stdin); err != nil {
+		return fmt.Errorf("the start gate refuses domain %s: %w", name, err)
+	}
+	return nil
+}
+
+func (h Hook) decide(name string, stdin io.Reader) error {
+	config, err := ReadConfig(h.Config)
+	if err != nil {
+		config = Config{State: StatePath}
+	}
+	state, err := ReadState(config.State)
+	switch {
+	case err != nil && !matches(config.RequireOwner, name):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the agent's state %s is missing; %s", config.State, startAgent)
+	case err != nil:
+		return fmt.Errorf("the agent's state is unreadable: %w", err)
+	case !matches(state.RequireOwner, name):
+		return nil
+	}
+	d, err := readInTime(stdin)
+	if err == nil && d.name != name {
+		err = fmt.Errorf("name %q: want %q", d.name, name)
+	}
+	if err != nil {
+		return fmt.Errorf("libvirt's definition is unreadable: %w", err)
+	}
+	return state.decide(d, h.now(), h.isAlive())
+}
+
+// readInTime reads the definition. After the timeout, the read goes on until the program ends.
+func readInTime(stdin io.Reader) (d definition, err error) {
+	done := make(chan struct{})
+	var read definition
+	var readErr error
+	go func() {
+		defer close(done)
+		read, readErr = readDefinition(stdin)
+	}()
+	select {
+	case <-done:
+		return read, readErr
+	case <-time.After(definitionTimeout):
+		return d, fmt.Errorf("incomplete after %s", definitionTimeout)
+	}
+}
+
+func (h Hook) now() time.Duration {
+	if h.Now != nil {
+		return h.Now()
+	}
+	return Now()
+}
+
+func (h Hook) isAlive() alive {
+	if h.Alive != nil {
+		return h.Alive
+	}
+	return processAlive
+}

@@ -1,0 +1,265 @@
+package gate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	now     = 1000 * time.Second
+	vmUUID  = "5530f9f3-5627-4dec-933e-74ce04c51e18"
+	vm3     = "<domain type='kvm'><name>vm-3</name><uuid>" + vmUUID + "</uuid></domain>"
+	vm3Call = "vm-3 prepare begin -"
+)
+
+// fixture is a hook with its files. The launcher process 7 lives.
+type fixture struct {
+	Hook
+	state string
+}
+
+func newFixture(t *testing.T, state *State) fixture {
+	t.Helper()
+	dir := t.TempDir()
+	f := fixture{state: filepath.Join(dir, "gate.json")}
+	f.Config = filepath.Join(dir, "config.json")
+	f.Now = func() time.Duration { return now }
+	f.Alive = func(pid int, ticks uint64) (bool, error) { return pid == 7 && ticks == 70, nil }
+	writeJSON(t, f.Config, Config{Version, f.state, []string{"vm-*"}})
+	if state != nil {
+		if err := state.Write(f.state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+func writeJSON(t *testing.T, path string, value any) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func activeOwner() Owner {
+	return Owner{Domain: "vm-3", Pod: "vms/vm-3", PID: 7, Ticks: 70, HeartbeatUntil: now}
+}
+
+// fresh returns a state that allows vm-3, with changes.
+func fresh(change func(*State)) *State {
+	s := &State{Written: now - time.Second, RequireOwner: []string{"vm-*"},
+		Owners: []Owner{activeOwner()}}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+func owner(change func(*Owner)) *State { return fresh(func(s *State) { change(&s.Owners[0]) }) }
+
+func (f fixture) expect(t *testing.T, call, stdin, refusal string) {
+	t.Helper()
+	err := f.Call(strings.Fields(call), strings.NewReader(stdin))
+	switch {
+	case refusal == "" && err != nil:
+		t.Errorf("%s: refused: %v", call, err)
+	case refusal != "" && (err == nil || !strings.Contains(err.Error(), refusal)):
+		t.Errorf("%s: got %v, want a refusal with %q", call, err, refusal)
+	}
+}
+
+// Only prepare begin and start begin are refused, with or without the agent's state.
+func TestOperations(t *testing.T) {
+	operations := map[string][]string{
+		"prepare": {"begin"}, "start": {"begin"}, "started": {"begin"}, "stopped": {"end"},
+		"release": {"end"}, "migrate": {"begin"}, "restore": {"begin"}, "reconnect": {"begin"},
+		"attach": {"begin"}, "unknown": {"begin", "end"},
+	}
+	for _, state := range []*State{nil, fresh(func(s *State) { s.Owners = nil })} {
+		f := newFixture(t, state)
+		for operation, subs := range operations {
+			for _, sub := range append(subs, "end", "-") {
+				want := ""
+				if sub == "begin" && (operation == "prepare" || operation == "start") {
+					want = "the start gate refuses domain vm-3"
+				}
+				f.expect(t, "vm-3 "+operation+" "+sub+" -", vm3, want)
+			}
+		}
+		for _, call := range []string{"", "vm-3", "vm-3 prepare"} {
+			f.expect(t, call, vm3, "")
+		}
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	for name, c := range map[string]struct {
+		state   *State
+		call    string
+		refusal string
+	}{
+		"active owner":             {fresh(nil), vm3Call, ""},
+		"active owner at start":    {fresh(nil), "vm-3 start begin -", ""},
+		"owner by UUID":            {owner(func(o *Owner) { o.Domain = vmUUID }), vm3Call, ""},
+		"owner without heartbeat":  {owner(func(o *Owner) { o.HeartbeatUntil = 0 }), vm3Call, ""},
+		"other name":               {fresh(nil), "db prepare begin -", ""},
+		"empty list of the agent":  {fresh(func(s *State) { s.RequireOwner = nil }), vm3Call, ""},
+		"old state, unlisted name": {fresh(func(s *State) { s.Written = 0 }), "db start begin -", ""},
+		"no state, unlisted name":  {nil, "db start begin -", ""},
+		"no state":                 {nil, vm3Call, "gate.json is missing; start the agent"},
+		"no owner":                 {fresh(func(s *State) { s.Owners = nil }), vm3Call, `dev: "vm-3"`},
+		"owner of another domain":  {owner(func(o *Owner) { o.Domain = "vm-4" }), vm3Call, "declares it"},
+		"late heartbeat":           {owner(func(o *Owner) { o.HeartbeatUntil-- }), vm3Call, "late by"},
+		"launcher ended":           {owner(func(o *Owner) { o.PID = 8 }), vm3Call, "8 has ended"},
+		"pid of another process":   {owner(func(o *Owner) { o.Ticks = 71 }), vm3Call, "7 has ended"},
+		"inactive":                 {owner(func(o *Owner) { o.Inactive = "it ends" }), vm3Call, "it ends"},
+		"oldest accepted state":    {fresh(func(s *State) { s.Written = now - MaxAge }), vm3Call, ""},
+		"old state":                {fresh(func(s *State) { s.Written = 0 }), vm3Call, "16m40s old"},
+		"state from the future":    {fresh(func(s *State) { s.Written = now + 1 }), vm3Call, "old"},
+		"probe":                    {fresh(nil), Probe + " prepare begin -", ProbeRefused},
+		"probe without a state":    {nil, Probe + " prepare begin -", ProbeRefused},
+		"end of the probe":         {nil, Probe + " release end -", ""},
+		"second owner is the active": {fresh(func(s *State) {
+			s.Owners = []Owner{{Domain: "vm-3", Inactive: "it ends"}, activeOwner()}
+		}), vm3Call, ""},
+	} {
+		t.Run(name, func(t *testing.T) { newFixture(t, c.state).expect(t, c.call, vm3, c.refusal) })
+	}
+}
+
+// A malformed definition refuses the listed names only.
+func TestHostileDefinitions(t *testing.T) {
+	entities := `<!DOCTYPE d [<!ENTITY a "vm-3"><!ENTITY b "&a;&a;">]>`
+	for name, stdin := range map[string]string{
+		"empty":            "",
+		"truncated":        vm3[:len(vm3)-3],
+		"no XML":           "\x00\xff<",
+		"other root":       strings.ReplaceAll(vm3, "domain", "network"),
+		"entities":         entities + strings.Replace(vm3, "vm-3", "&b;", 1),
+		"other name":       strings.Replace(vm3, "vm-3", "vm-4", 1),
+		"two names":        strings.Replace(vm3, "<uuid>", "<name>vm-3</name><uuid>", 1),
+		"no UUID":          "<domain><name>vm-3</name></domain>",
+		"nested name only": "<domain><metadata><name>vm-3</name></metadata></domain>",
+		"huge":             "<domain>" + strings.Repeat("<a/>", maxDefinition/4) + vm3[8:],
+		"deep":             "<domain>" + strings.Repeat("<a>", 100_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, fresh(nil))
+			f.expect(t, vm3Call, stdin, "definition is unreadable")
+			f.expect(t, "db prepare begin -", stdin, "")
+			f.expect(t, "vm-3 reconnect begin -", stdin, "")
+		})
+	}
+}
+
+// blocked is a pipe without a writer's end of file.
+type blocked struct{ ended chan struct{} }
+
+func (b blocked) Read([]byte) (int, error) {
+	<-b.ended
+	return 0, io.EOF
+}
+
+// The hook waits less than two seconds for a definition, and only for a name in the list.
+func TestDefinitionThatNeverEnds(t *testing.T) {
+	f := newFixture(t, fresh(nil))
+	synctest.Test(t, func(t *testing.T) {
+		stdin := blocked{make(chan struct{})}
+		defer close(stdin.ended)
+		began := time.Now()
+		if err := f.Call(strings.Fields("vm-3 reconnect begin -"), stdin); err != nil ||
+			time.Since(began) != 0 {
+			t.Errorf("reconnect: %v after %s", err, time.Since(began))
+		}
+		err := f.Call(strings.Fields(vm3Call), stdin)
+		if took := time.Since(began); err == nil || took > 2*time.Second {
+			t.Errorf("prepare: %v after %s", err, took)
+		}
+	})
+}
+
+func TestUnreadableFiles(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "no JSON": "x", "other version": `{"version": 2, "requireOwner": []}`,
+		"other type": `{"version": 1, "owners": {}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			if err := os.WriteFile(f.state, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f.expect(t, vm3Call, vm3, "state is unreadable")
+			f.expect(t, "db prepare begin -", vm3, "")
+			if err := os.WriteFile(f.Config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f.expect(t, "vm-3 reconnect begin -", vm3, "")
+		})
+	}
+}
+
+func TestProcessAlive(t *testing.T) {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")")+1:]))
+	var ticks uint64
+	if _, err := fmt.Sscan(fields[19], &ticks); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		pid   int
+		ticks uint64
+		want  bool
+	}{
+		{os.Getpid(), ticks, true}, {os.Getpid(), ticks + 1, false}, {1 << 22, ticks, false},
+	} {
+		if got, err := processAlive(c.pid, c.ticks); err != nil || got != c.want {
+			t.Errorf("%+v: %t, %v", c, got, err)
+		}
+	}
+	const line = "7 (a) b) c) %s 1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 70 0"
+	for state, want := range map[string]bool{"S": true, "Z": false, "X": false} {
+		if got, err := runs(fmt.Sprintf(line, state), 70); err != nil || got != want {
+			t.Errorf("state %s: %t, %v", state, got, err)
+		}
+	}
+	if _, err := runs("7 (a) S 1", 70); err == nil {
+		t.Error("a short line has a start time")
+	}
+}
+
+// A failed write leaves no file behind.
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "gate.json")
+	if err := fresh(nil).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadState(path)
+	if err != nil || got.Version != Version || len(got.Owners) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh(nil).Write(path); err == nil {
+		t.Error("a directory was replaced")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
