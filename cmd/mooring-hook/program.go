@@ -26,6 +26,7 @@ Usage:
   mooring-hook prestop [flags] [-- COMMAND ARG...]   request the stop of the VM, wait until it is gone
   mooring-hook heartbeat [flags]                     send heartbeats until SIGTERM
   mooring-hook install FILE                          copy this program to FILE
+  mooring-hook gate DOMAIN OPERATION SUB EXTRA       answer libvirt as its hook
   mooring-hook version                               show the version
 
 Each has --help. Exit codes: 0 done, 1 failed, 2 usage, 3 no confirmation in time,
@@ -72,6 +73,8 @@ func (p program) dispatch(ctx context.Context, args []string) error {
 		return p.heartbeat(ctx, args)
 	case "install":
 		return p.install(args)
+	case "gate":
+		return p.gate(args)
 	case "version", "--version":
 		_, err := fmt.Fprintln(p.out, "mooring-hook", p.build)
 		return err
