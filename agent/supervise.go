@@ -65,6 +65,9 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		Terms:        terms(a.policy()),
 		ReportAlive:  a.presence.confirm,
 		AfterAbsence: a.presence.resume,
+
+		PublishOwners: a.gateFile().write,
+		RequiresOwner: a.policy().Lifecycle.RequiresOwner, // libvirt's part needs a restart
 	}
 	if d := nodeDomains(a.policy(), a.logger); d != nil {
 		config.Domains = d

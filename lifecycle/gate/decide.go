@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+const startAgent = "start the agent, and see `mooring doctor`"
+
 // alive reports whether a process lives. It is unknown with an error.
 type alive func(pid int, ticks uint64) (bool, error)
 

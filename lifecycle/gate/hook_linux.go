@@ -8,26 +8,9 @@ import (
 	"time"
 )
 
-const (
-	// HookPath and ConfigPath are the places of an installed hook and of its configuration.
-	HookPath   = "/etc/libvirt/hooks/qemu.d/50-mooring"
-	ConfigPath = "/etc/libvirt/hooks/mooring-gate.json"
-
-	// StatePath is the place of the state without a readable configuration.
-	StatePath = "/run/mooring/" + StateName
-
-	// Probe is the name of a domain that each working gate refuses. It never starts.
-	Probe = "mooring-start-gate-probe"
-
-	// ProbeRefused is the reason for the refusal of the probe.
-	ProbeRefused = "the start gate works: it refuses its probe"
-
-	// definitionTimeout bounds the wait for libvirt's definition of a domain. libvirt waits for the
-	// hook meanwhile.
-	definitionTimeout = 1500 * time.Millisecond
-
-	startAgent = "start the agent, and see `mooring doctor`"
-)
+// definitionTimeout bounds the wait for libvirt's definition of a domain. libvirt waits for the
+// hook meanwhile.
+const definitionTimeout = 1500 * time.Millisecond
 
 // Hook answers libvirt. The zero functions are those of this machine.
 type Hook struct {

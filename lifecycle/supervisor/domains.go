@@ -37,7 +37,7 @@ func (s *Supervisor) assignDomain(ctx context.Context, d tie.Domain, p Tracked, 
 	}
 	if late != nil {
 		s.reportStartedLate(late, d, p)
-		if s.stopsLate() {
+		if s.stopsLate(d) {
 			t = late
 		}
 	}
@@ -150,8 +150,11 @@ func (s *Supervisor) reportClaimed(t, first *managedTie, d tie.Domain) {
 	})
 }
 
-// stopsLate reports whether the terms stop a domain that started after the launcher's end.
-func (s *Supervisor) stopsLate() bool { return s.terms.StopUnattended }
+// stopsLate reports whether the agent stops a domain that started after the launcher's end. The
+// start gate decides before libvirt starts a process, so the launcher can end in between.
+func (s *Supervisor) stopsLate(d tie.Domain) bool {
+	return s.terms.StopUnattended || s.RequiresOwner != nil && s.RequiresOwner(d.Name)
+}
 
 // reportStartedLate reports once a domain's process that started after the end of its launcher.
 func (s *Supervisor) reportStartedLate(t *managedTie, d tie.Domain, p Tracked) {
@@ -164,7 +167,7 @@ func (s *Supervisor) reportStartedLate(t *managedTie, d tie.Domain, p Tracked) {
 	if t.endUnseen {
 		when = "was last seen alive"
 	}
-	if s.stopsLate() {
+	if s.stopsLate(d) {
 		then = "stops it"
 	}
 	v := tie.VM{Executable: p.Executable, Domain: &d}

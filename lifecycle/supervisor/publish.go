@@ -31,6 +31,7 @@ func (s *Supervisor) publish(t *managedTie) {
 		l.VMs, l.Lease = vms, lease
 		l.SetHeartbeat(t.Heartbeat, watchdog)
 	}
+	s.ownersChanged = s.ownersChanged || t.Launcher.Domain != ""
 	known := s.Registry.Update(t.Launcher.Container.ID, change)
 	if known || len(vms) == 0 || t.LauncherGone == "" {
 		return

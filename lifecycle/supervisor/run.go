@@ -36,6 +36,9 @@ func (s *Supervisor) Run(ctx context.Context) {
 			work(ctx)
 		}
 		s.stepDue() // after new heartbeats
+		if s.ownersChanged {
+			s.publishOwners()
+		}
 		s.setTimer(due)
 		select {
 		case <-ctx.Done():
@@ -48,6 +51,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 			s.resync(ctx)
 		case <-alive.C:
 			s.reportAlive()
+			s.ownersChanged = true // heartbeats and dropped ties
 		}
 	}
 	if !s.Terms.ProofOnly { // the fence ends because the agent is back and records more

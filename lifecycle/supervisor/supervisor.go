@@ -6,13 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooring-vm/mooring/lifecycle/gate"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// Config has the parts of a supervisor. Domains, PodDirs, Guard, Observer, ReportAlive and
-// AfterAbsence are optional.
+// Config has the parts of a supervisor. Domains, PodDirs, Guard, Observer, and the functions are
+// optional.
 type Config struct {
 	Registry  *registry.Registry
 	Tracker   Tracker
@@ -31,6 +32,13 @@ type Config struct {
 
 	// ReportAlive is called about once a second while the supervisor works.
 	ReportAlive func()
+
+	// PublishOwners is called with the launchers that declare a domain, about once a second and
+	// after each change. It must not block.
+	PublishOwners func([]gate.Owner)
+
+	// RequiresOwner reports whether the node's domain with this name needs an active launcher.
+	RequiresOwner func(domain string) bool
 
 	// AfterAbsence is called after an absence, in which the fence may have acted. It returns
 	// after the fence has stepped aside.
@@ -83,6 +91,7 @@ type Supervisor struct {
 	lastTurn     host.Boottime // start of the present turn of Run
 
 	resyncDue, domainScanDue bool // a timer will start it
+	ownersChanged            bool // since the last call of PublishOwners
 	reconciled               bool // see [Supervisor.Reconciled]
 }
 

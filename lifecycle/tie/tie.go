@@ -208,6 +208,24 @@ func (t *Tie) heartbeatExpired(now host.Boottime) bool {
 // lacksProof reports whether the terms require a proof of the launcher's end and there is none.
 func (t *Tie) lacksProof() bool { return t.Terms.ProofOnly && t.LauncherGone == "" }
 
+// Inactive returns the reason why the launcher may start no VM, empty for an active launcher. The
+// caller compares the age of the heartbeat.
+func (t *Tie) Inactive() string {
+	switch {
+	case t.LauncherGone != "":
+		return "its launcher has ended: " + t.LauncherGone
+	case t.LauncherProcess == nil:
+		return "the agent does not know its launcher process yet; try again"
+	case t.StopRequested:
+		return "the pod has requested the stop of its VM"
+	case t.draining():
+		return "the agent ends its VMs: " + t.Why
+	case t.Terms.Watchdog > 0 && !t.Heartbeat.Seen:
+		return "its launcher has sent no heartbeat yet"
+	}
+	return ""
+}
+
 // draining reports whether the agent stops the VM processes, or has stopped them.
 func (t *Tie) draining() bool {
 	return t.Phase == agentapi.PhaseDraining || t.Phase == agentapi.PhaseDone

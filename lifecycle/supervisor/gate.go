@@ -1,0 +1,43 @@
+package supervisor
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/mooring-vm/mooring/lifecycle/gate"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
+)
+
+// publishOwners publishes the launchers that declare a domain, in a stable order.
+func (s *Supervisor) publishOwners() {
+	s.ownersChanged = false
+	if s.PublishOwners == nil {
+		return
+	}
+	var owners []gate.Owner
+	for _, t := range s.ties {
+		if t.Launcher.Domain != "" {
+			owners = append(owners, ownerOf(&t.Tie))
+		}
+	}
+	slices.SortFunc(owners, func(a, b gate.Owner) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.PID, b.PID))
+	})
+	s.PublishOwners(owners)
+}
+
+// ownerOf returns the launcher of a tie for the start gate.
+func ownerOf(t *tie.Tie) gate.Owner {
+	pod := t.Launcher.Pod
+	o := gate.Owner{
+		Domain: t.Launcher.Domain, Pod: pod.Namespace + "/" + pod.Name, Inactive: t.Inactive(),
+	}
+	if p := t.LauncherProcess; p != nil {
+		o.PID, o.Ticks = p.PID, p.Ticks()
+	}
+	if t.Terms.Watchdog > 0 {
+		o.HeartbeatUntil = time.Duration(t.Heartbeat.At.Add(t.Terms.Watchdog))
+	}
+	return o
+}
