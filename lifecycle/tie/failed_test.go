@@ -61,6 +61,34 @@ func TestActionFailed(t *testing.T) {
 				"Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)",
 			},
 		)},
+		{"failures arrive in the other order, and count once", enforceTerms(), withVM(nodeStarts,
+			event{
+				5, stopRequested,
+				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
+			},
+			event{15, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
+			event{16, askFailed(2, false), "Draining 7=Stopping/shutdown", ""},
+			event{16, askFailed(2, false), "Draining 7=Stopping/shutdown", ""},
+			event{17, askFailed(1, false), "Draining 7=Stopping/shutdown", "VMShutdown"},
+			event{18, askFailed(1, false), "Draining 7=Stopping/shutdown", ""},
+			event{25, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
+			event{
+				26, askFailed(3, false),
+				"Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)",
+			},
+		)},
+		{"the failure before a final one is late", enforceTerms(), withVM(nodeStarts,
+			event{
+				5, stopRequested,
+				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
+			},
+			event{15, due{}, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
+			event{16, askFailed(2, true), "Draining 7=Stopping/shutdown", ""},
+			event{
+				17, askFailed(1, false),
+				"Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)",
+			},
+		)},
 		{"libvirt stays away: the grace period ends first", withTerms(func(t *tie.Terms) {
 			t.GracePeriod = 8 * time.Second
 		}), withVM(nodeStarts,

@@ -57,11 +57,28 @@ type model struct {
 
 type move struct{ from, to string }
 
+// fail records the failure of a request to libvirt. libvirt has failed after a final failure, or
+// three failures, without a request before that may have succeeded.
+func (e *stopRecord) fail(request int, final bool) {
+	if e.failed == nil {
+		e.failed = map[int]bool{}
+	}
+	e.failed[request] = e.failed[request] || final
+	for n := 1; n <= 3; n++ {
+		final, failed := e.failed[n]
+		if !failed {
+			return
+		}
+		e.libvirtFailed = e.libvirtFailed || final || n == 3
+	}
+}
+
 // stopRecord has the actions that stop a VM process.
 type stopRecord struct {
 	grace          host.Boottime // earliest end of the grace period
 	libvirtFailed  bool          // no guest got a request, and a retry is useless
-	asks, askFails int
+	asks           int
+	failed         map[int]bool // requests, true after a final failure
 	podRequest     bool
 	libvirtRequest bool
 	libvirtAgain   host.Boottime // earliest time of the next request
@@ -324,9 +341,8 @@ func (m *model) observe(before tie.Tie, in tie.Input) {
 	case tie.ActionFailed:
 		a, ok := in.Action.(tie.ShutdownByLibvirt)
 		e := m.stops[a.VM.Process]
-		if ok && e != nil && a.VM.Asks == e.askFails+1 && a.VM.Asks <= e.asks {
-			e.askFails++
-			e.libvirtFailed = e.libvirtFailed || in.Final || e.askFails == 3
+		if ok && e != nil && a.VM.Asks >= 1 && a.VM.Asks <= e.asks {
+			e.fail(a.VM.Asks, in.Final)
 		}
 	}
 	if _, ok := in.(tie.LauncherEnded); ok && m.goneSeen == 0 {

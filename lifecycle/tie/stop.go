@@ -2,6 +2,7 @@ package tie
 
 import (
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -35,7 +36,7 @@ func (t *Tie) advanceStops(s *step) {
 // cancelStop ends a stop in progress after the policy has switched to observe mode.
 func (v *VM) cancelStop(s *step) {
 	v.Stage, v.Due, v.PodAsked = StageNone, 0, false
-	v.AskAgain, v.Asks, v.AskFails = 0, 0, 0
+	v.AskAgain, v.Asks, v.AskFailed, v.AskFinal = 0, 0, 0, 0
 	v.State, v.Since = agentapi.VMRunning, s.now
 	v.Why = "the policy has changed to observe mode"
 }
@@ -133,19 +134,31 @@ func (v *VM) askLibvirt(again bool, s *step) {
 
 // shutdownFailed handles a failed request to libvirt. The next one follows in time, unless libvirt
 // has no such domain or has failed too often. After a successful request the guest has its whole
-// grace period, and failures do not count.
+// grace period, and failures do not count. Failures may arrive in any order, so a failure counts
+// once all earlier requests have failed.
 func (t *Tie) shutdownFailed(a ShutdownByLibvirt, failed ActionFailed, s *step) {
-	v := t.VM(a.VM.Process)
-	if v == nil || v.Stage != StageShutdown || a.VM.Asks != v.AskFails+1 || a.VM.Asks > v.Asks {
+	v, n := t.VM(a.VM.Process), a.VM.Asks
+	if v == nil || v.Stage != StageShutdown || n < 1 || n > min(v.Asks, maxAskFails) {
 		return
 	}
-	v.AskFails++
+	counted, bit := v.askFails(), uint8(1)<<(n-1)
+	v.AskFailed |= bit
+	if failed.Final {
+		v.AskFinal |= bit
+	}
+	fails := v.askFails()
+	if fails == counted {
+		return
+	}
 	s.warn(agentapi.ReasonVMShutdown, v.PID,
 		"libvirt cannot shut down the guest of %s: %v", v.Describe(), failed.Err)
-	if failed.Final || v.AskFails >= maxAskFails {
+	if useless := v.AskFinal & (1<<fails - 1); useless != 0 || fails == maxAskFails {
 		v.Due = min(v.Due, s.now)
 	}
 }
+
+// askFails returns the number of failed requests to libvirt before the first one without a failure.
+func (v *VM) askFails() int { return bits.TrailingZeros8(^v.AskFailed) }
 
 // nextStage enters the next stage with a signal. StageKill repeats its signal.
 func (t *Tie) nextStage(v *VM, s *step) {
@@ -169,7 +182,7 @@ func (t *Tie) nextStage(v *VM, s *step) {
 
 func (v *VM) setStage(stage Stage, period time.Duration, s *step) {
 	v.Stage, v.Due, v.PodAsked = stage, s.now.Add(period), false
-	v.AskAgain, v.Asks, v.AskFails = 0, 0, 0
+	v.AskAgain, v.Asks, v.AskFailed, v.AskFinal = 0, 0, 0, 0
 	state := agentapi.VMStopping
 	if stage == StageKill {
 		state = agentapi.VMKilling

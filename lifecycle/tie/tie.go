@@ -133,10 +133,12 @@ type VM struct {
 	Due host.Boottime `json:"due"`
 	// in StageShutdown: the time of the next request to libvirt; 0: none was sent
 	AskAgain host.Boottime `json:"askAgain,omitempty"`
-	// in StageShutdown: the number of requests to libvirt, and the number of failures before the
-	// first success
-	Asks     int `json:"asks,omitempty"`
-	AskFails int `json:"askFails,omitempty"`
+	// in StageShutdown: the number of requests to libvirt
+	Asks int `json:"asks,omitempty"`
+	// in StageShutdown, one bit for each of the first requests, the first request in the lowest
+	// bit: the failed requests, and those after which a retry is useless
+	AskFailed uint8 `json:"askFailed,omitempty"`
+	AskFinal  uint8 `json:"askFinal,omitempty"`
 	// in StageShutdown: the request went to the pod, not to libvirt
 	PodAsked bool `json:"byPod,omitempty"`
 }
