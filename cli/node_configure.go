@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -20,7 +21,7 @@ const configureTimeout = 2 * time.Minute
 func (p *Program) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Configure this node's containerd",
+		Short: "Configure this node's containerd and libvirt",
 		Args:  unknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -33,7 +34,7 @@ func (p *Program) nodeConfigureCommand() *cobra.Command {
 	n := &nodeconfig.Node{Print: func(line string) { fmt.Fprintln(p.Out, printable(line)) }}
 	cmd := &cobra.Command{
 		Use:   "configure",
-		Short: "Enable containerd's validator, so that launchers can require the agent",
+		Short: "Enable containerd's validator, and the start gate of the node's libvirt",
 		Long: "Enables the validator for required NRI plugins in containerd. Without it,\n" +
 			"containerd starts launchers while the agent is away, even if they require it.\n" +
 			"Run it as root. It needs containerd 2.2 or newer and no agent.\n\n" +
@@ -45,7 +46,10 @@ func (p *Program) nodeConfigureCommand() *cobra.Command {
 			"The setting takes effect when containerd restarts. The command prints how, or\n" +
 			"does it with --restart if containerd runs since before the change. Containers\n" +
 			"keep running. A second run changes nothing.\n\n" +
-			"--undo removes the setting, and restores a file that it replaced.",
+			"If the node policy has lifecycle.libvirt.requireOwner, the command also installs\n" +
+			"the start gate, a hook of libvirt. Run it again after a change of that list, and\n" +
+			"after an upgrade. libvirt looks for hooks at its start; VMs keep running.\n\n" +
+			"--undo removes setting and hook, and restores a file that it replaced.",
 		Example: fmt.Sprintf("  %[1]s node configure --dry-run\n  %[1]s node configure --restart",
 			p.displayName()),
 		Args: between(0, 0, "none"),
@@ -56,7 +60,9 @@ func (p *Program) nodeConfigureCommand() *cobra.Command {
 		strings.Join(nodeconfig.Flavours(), ", ")+" (default: by the existing files)")
 	flags.StringVar(&n.Containerd, "containerd", "", "containerd's `path` on the node (default: "+
 		"by the flavour)")
-	flags.BoolVar(&n.Restart, "restart", false, "restart containerd if it needs it")
+	flags.StringVar(&n.Policy, "policy", nodeconfig.DefaultPolicy,
+		"node policy `file` on the node")
+	flags.BoolVar(&n.Restart, "restart", false, "restart containerd or libvirt if it needs it")
 	flags.BoolVar(&n.DryRun, "dry-run", false, "print the change without making it")
 	flags.BoolVar(&undo, "undo", false, "remove the setting")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -67,9 +73,9 @@ func (p *Program) nodeConfigureCommand() *cobra.Command {
 		ctx, cancel := context.WithTimeout(cmd.Context(), configureTimeout)
 		defer cancel()
 		if undo {
-			return n.Undo(ctx)
+			return errors.Join(n.UndoGate(), n.Undo(ctx))
 		}
-		return n.Configure(ctx)
+		return errors.Join(n.ConfigureGate(ctx), n.Configure(ctx))
 	}
 	return cmd
 }
@@ -91,6 +97,8 @@ func checkNodeFlags(n *nodeconfig.Node) error {
 		return usage("--root %q: want an absolute path", n.Root)
 	case n.Flavour != "" && !slices.Contains(known, n.Flavour):
 		return usage("--flavour %q: want one of %s", n.Flavour, strings.Join(known, ", "))
+	case !path.IsAbs(n.Policy):
+		return usage("--policy %q: want an absolute path", n.Policy)
 	case n.Containerd != "" && !path.IsAbs(n.Containerd):
 		return usage("--containerd %q: want an absolute path", n.Containerd)
 	}

@@ -26,6 +26,9 @@ if [ "${1:-}" = --uninstall ]; then
 	systemctl disable --now mooring-agent.service mooring-fence.service
 	systemctl stop run-mooring.mount ||
 		echo "pods still use /run/mooring: it disappears with the last of them" >&2
+	# without the agent, the start gate would refuse its domains
+	rm -f /etc/libvirt/hooks/qemu.d/50-mooring /etc/libvirt/hooks/mooring-gate.json
+	rmdir /etc/libvirt/hooks/qemu.d 2>/dev/null || true # other programs may have hooks there
 	rm -rf /sys/fs/bpf/mooring # removes the tracker from the kernel
 	rm -f /etc/systemd/system/mooring-agent.service /etc/systemd/system/mooring-fence.service \
 		/etc/systemd/system/run-mooring.mount /etc/containerd/conf.d/mooring.toml \

@@ -5,4 +5,6 @@
 // containerd reads drop-ins from imported directories. k3s and RKE2 generate containerd's
 // configuration from a template. Their older releases import no directory, and Mooring's table goes
 // into the template there.
+//
+// [Node.ConfigureGate] and [Node.UndoGate] do the same for the start gate of the node's libvirt.
 package nodeconfig

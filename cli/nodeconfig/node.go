@@ -8,11 +8,12 @@ import (
 	"path"
 )
 
-// Node is the node with the containerd to configure.
+// Node is the node with the containerd and the libvirt to configure.
 type Node struct {
 	Root       string // mount point of the node's root file system
 	Flavour    string // empty: by the existing files
 	Containerd string // path of the program on the node; empty: by the flavour
+	Policy     string // path of the node policy on the node
 	DryRun     bool   // print the change without writing
 	Restart    bool   // restart a containerd older than the last change
 

@@ -31,16 +31,20 @@ func (n *Node) restart(ctx context.Context, f flavour) error {
 	if err != nil {
 		return err
 	}
+	return n.systemctl(ctx, "containerd", "restart", unit)
+}
+
+// systemctl runs systemctl with Restart set. Otherwise the output has the command.
+func (n *Node) systemctl(ctx context.Context, daemon string, args ...string) error {
 	systemctl := "/usr/bin/systemctl"
 	if found, err := n.exists(systemctl); err != nil {
 		return err
 	} else if !found {
 		systemctl = "/bin/systemctl"
 	}
-	args := []string{"restart", unit}
 	command := "systemctl " + strings.Join(args, " ")
 	if !n.Restart {
-		n.printf("the change needs a restart of containerd: %s", command)
+		n.printf("the change needs a restart of %s: %s", daemon, command)
 		return nil
 	}
 	if n.DryRun {
@@ -48,8 +52,8 @@ func (n *Node) restart(ctx context.Context, f flavour) error {
 		return nil
 	}
 	if _, err := n.Run(ctx, systemctl, args...); err != nil {
-		return fmt.Errorf("containerd still runs with the old configuration: run %q on the "+
-			"node: %w", command, err)
+		return fmt.Errorf("%s still runs with the old configuration: run %q on the node: %w",
+			daemon, command, err)
 	}
 	n.printf("%s: done", command)
 	return nil

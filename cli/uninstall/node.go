@@ -80,7 +80,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if !stopped && !n.Force && n.agentRuns(ctx) {
 		return &AgentRunsError{Socket: n.socket()}
 	}
-	errs := []error{n.removeTree(n.BPFDir), n.unmountBPF(), n.unmount()}
+	errs := []error{n.removeGate(), n.removeTree(n.BPFDir), n.unmountBPF(), n.unmount()}
 	for _, dir := range n.Hooks {
 		errs = append(errs, n.removeTree(dir))
 	}
@@ -148,6 +148,19 @@ func (n *Node) removeTree(path string) error {
 		return nil
 	}
 	return n.Report.do("remove "+path, func() error { return os.RemoveAll(n.at(path)) })
+}
+
+// removeGate removes the start gate from the node's libvirt. Without the agent it would refuse its
+// domains.
+func (n *Node) removeGate() error {
+	var errs []error
+	for _, path := range nodeconfig.GateFiles() {
+		errs = append(errs, n.removeTree(path))
+	}
+	if dir := n.at(filepath.Dir(nodeconfig.GateFiles()[0])); !n.Report.DryRun {
+		_ = os.Remove(dir) // fails with files of other programs
+	}
+	return errors.Join(errs...)
 }
 
 // unmountBPF removes the bpf file system of [bpf.MountFS], unless other programs use it. Most nodes

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/cli/nodeconfig"
 )
 
 // system is a fake that records its calls.
@@ -158,6 +159,20 @@ func TestNodeOfADaemonSet(t *testing.T) {
 	*printed = nil
 	if err := n.Run(t.Context()); err != nil || len(*printed) > 0 {
 		t.Errorf("the second time: %v, printed %q", err, *printed)
+	}
+}
+
+// Without the agent, the start gate would refuse its domains.
+func TestNodeWithTheStartGate(t *testing.T) {
+	n, _, _ := newNode(t, append(nodeconfig.GateFiles(), "/etc/libvirt/qemu.conf")...)
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"/etc/libvirt/qemu.conf"}, remaining(t, n)); diff != "" {
+		t.Errorf("remaining files (-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(n.at(filepath.Dir(nodeconfig.GateFiles()[0]))); err == nil {
+		t.Error("the empty directory stays")
 	}
 }
 
