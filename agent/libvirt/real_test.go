@@ -66,6 +66,12 @@ type ownLibvirt struct {
 // skips the test if a program is missing, unless MOORING_REQUIRE_LIBVIRT is set.
 func startLibvirt(t *testing.T) ownLibvirt {
 	t.Helper()
+	return startLibvirtWith(t, func(string) {})
+}
+
+// startLibvirtWith is startLibvirt with files that install writes below the directory.
+func startLibvirtWith(t *testing.T, install func(dir string)) ownLibvirt {
+	t.Helper()
 	var missing []string
 	for _, program := range []string{"libvirtd", "virsh", "qemu-system-x86_64"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -89,6 +95,7 @@ func startLibvirt(t *testing.T) ownLibvirt {
 	r := ownLibvirt{Records{Dir: filepath.Join(dir, "run", "qemu")},
 		Daemon{filepath.Join(dir, "run", "libvirt-sock")}, dir}
 	r.configure(t)
+	install(dir)
 	r.start(t)
 	return r
 }

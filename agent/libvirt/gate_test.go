@@ -1,0 +1,174 @@
+package libvirt
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/lifecycle/gate"
+)
+
+// installGate installs the start gate into the configuration of a libvirt before its start. The
+// gate requires an owner for vm-1 and reads the state at the returned path.
+func installGate(t *testing.T, dir string) (state string) {
+	t.Helper()
+	place := func(path string) string {
+		return filepath.Join(dir, "etc", strings.TrimPrefix(path, "/etc/libvirt/"))
+	}
+	hook := place(gate.HookPath)
+	if err := os.MkdirAll(filepath.Dir(hook), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", hook,
+		"../../cmd/mooring-hook")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	state = filepath.Join(dir, gate.StateName)
+	config, err := json.Marshal(gate.Config{Version: gate.Version, State: state,
+		RequireOwner: []string{"vm-*"}})
+	if err == nil {
+		err = os.WriteFile(place(gate.ConfigPath), config, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// writeState lets an agent write the state. The test itself is the launcher process.
+func writeState(t *testing.T, path string, change func(*gate.State)) {
+	t.Helper()
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")")+1:]))
+	ticks, err := strconv.ParseUint(fields[22-3], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := gate.State{Written: gate.Now(), RequireOwner: []string{"vm-*"}, Owners: []gate.Owner{
+		{Domain: vm1.UUID, Pod: "vms/vm-1", PID: os.Getpid(), Ticks: ticks},
+	}}
+	if change != nil {
+		change(&s)
+	}
+	if err := s.Write(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused fails the test unless libvirt refuses the start with this reason.
+func (r ownLibvirt) refused(t *testing.T, reason string) {
+	t.Helper()
+	err := r.virsh(t, "create", filepath.Join(r.dir, "vm.xml"))
+	if err == nil || !strings.Contains(err.Error(), "the start gate refuses domain vm-1") ||
+		!strings.Contains(err.Error(), reason) {
+		t.Errorf("virsh create: %v, want a refusal with %q", err, reason)
+	}
+	if all, err := r.List(); err != nil || len(all) != 0 {
+		t.Errorf("domains after a refusal: %+v, %v", all, err)
+	}
+}
+
+// The start gate in a real libvirt: refusals name the reason, an owned domain starts, and it keeps
+// running while libvirt restarts without an agent.
+func TestRealStartGate(t *testing.T) {
+	var state string
+	r := startLibvirtWith(t, func(dir string) { state = installGate(t, dir) })
+	r.refused(t, "gate.json is missing; start the agent")
+	writeState(t, state, func(s *gate.State) { s.Owners = nil })
+	r.refused(t, "no launcher on this node declares it")
+	writeState(t, state, func(s *gate.State) { s.Owners[0].Ticks++ })
+	r.refused(t, "its launcher process "+strconv.Itoa(os.Getpid())+" has ended")
+	writeState(t, state, func(s *gate.State) { s.Owners[0].HeartbeatUntil = 1 })
+	r.refused(t, "its heartbeat is late")
+	writeState(t, state, func(s *gate.State) { s.Written -= gate.MaxAge + time.Second })
+	r.refused(t, "s old, want at most 30s")
+
+	eventually(t, "the owned domain starts", func() bool {
+		writeState(t, state, nil)
+		return r.virsh(t, "create", filepath.Join(r.dir, "vm.xml")) == nil
+	})
+	running, err := r.List()
+	if err != nil || len(running) != 1 {
+		t.Fatalf("List = %+v, %v", running, err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(running[0].PID, unix.SIGKILL) })
+	if err := os.Remove(state); err != nil { // the agent is away
+		t.Fatal(err)
+	}
+	r.restart(t)
+	r.must(t, "domstate", "vm-1")
+	if !running[0].RunBy(argsOf(running[0].PID)) {
+		t.Errorf("%+v does not run after libvirt's restart", running[0])
+	}
+	r.must(t, "destroy", "vm-1")
+	r.refused(t, "gate.json is missing")
+}
+
+// Domains without a required owner start in any case, also before the agent's first start.
+func TestStartGateIgnoresOtherDomains(t *testing.T) {
+	r := startLibvirtWith(t, func(dir string) { installGate(t, dir) })
+	other := strings.ReplaceAll(realDomain, "vm-1", "db")
+	write(t, r.dir, "db.xml", []byte(other))
+	r.must(t, "create", filepath.Join(r.dir, "db.xml"))
+	r.must(t, "destroy", "db")
+}
+
+// A removed hook needs no restart of libvirt.
+func TestRemovedStartGate(t *testing.T) {
+	r := startLibvirtWith(t, func(dir string) { installGate(t, dir) })
+	r.refused(t, "missing")
+	if err := os.RemoveAll(filepath.Join(r.dir, "etc", "hooks")); err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
+	r.must(t, "destroy", "vm-1")
+}
+
+// The probe proves a gate that works, and starts nowhere.
+func TestProbeStartGate(t *testing.T) {
+	for name, install := range map[string]func(*testing.T, string) string{
+		"gate": installGate, "no gate": func(*testing.T, string) string { return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := startLibvirtWith(t, func(dir string) { install(t, dir) })
+			works, err := r.ProbeGate(t.Context())
+			if want := name == "gate"; works != want || err != nil {
+				t.Errorf("works: %t, %v, want %t", works, err, want)
+			}
+			if all, err := r.List(); err != nil || len(all) != 0 {
+				t.Errorf("the probe runs: %+v, %v", all, err)
+			}
+		})
+	}
+}
+
+// restart ends the daemon by SIGKILL and starts another one. QEMU keeps running.
+func (r ownLibvirt) restart(t *testing.T) {
+	t.Helper()
+	pid, err := os.ReadFile(filepath.Join(r.Dir, "driver.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var daemon int
+	if _, err := fmt.Sscan(string(pid), &daemon); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of answers", func() bool { return r.virsh(t, "list") != nil })
+	r.start(t)
+}
