@@ -70,6 +70,9 @@ type Machine struct {
 	// PodDirs returns nil if the tmpfs of the pod directories is mounted correctly.
 	PodDirs func() error
 
+	// ProbeGate reports whether the libvirt at a socket refuses the probe of the start gate.
+	ProbeGate func(ctx context.Context, socket string) (works bool, err error)
+
 	// Peers lists the client processes of a listening unix socket.
 	Peers func(socket string) ([]Process, error)
 
@@ -128,6 +131,7 @@ func checks() []check {
 		{"pod-directories", podDirectories},
 		{"hook", hook},
 		{"node-libvirt", nodeLibvirt},
+		{"start-gate", startGate},
 		{"agent", agent},
 		{"agent-capabilities", agentCapabilities},
 		{"tracker", tracker},

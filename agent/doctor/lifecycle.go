@@ -107,10 +107,21 @@ func hook(_ context.Context, s *survey) finding {
 
 // nodeLibvirt checks the libvirt in the node policy.
 func nodeLibvirt(_ context.Context, s *survey) finding {
-	const (
-		noOwner  = "VMs outside of pods belong to no pod"
-		inPolicy = "the node policy names the node's libvirt, if there is one"
-	)
+	p, unread := s.nodePolicy()
+	switch {
+	case p == nil:
+		return unread
+	case p.Lifecycle.Libvirt == nil:
+		return finding{OK, "the node policy names no libvirt", noOwner, ""}
+	}
+	return findLibvirt(s, *p.Lifecycle.Libvirt)
+}
+
+const noOwner = "VMs outside of pods belong to no pod"
+
+// nodePolicy returns the agent's policy, or nil and the finding for its absence.
+func (s *survey) nodePolicy() (*policy.Policy, finding) {
+	const inPolicy = "the node policy names the node's libvirt, if there is one"
 	path := cmp.Or(s.agent.Policy, defaultPolicy)
 	root := s.Root
 	if s.AgentRoot != nil {
@@ -118,24 +129,21 @@ func nodeLibvirt(_ context.Context, s *survey) finding {
 	}
 	text, err := fs.ReadFile(root, fsPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return finding{OK, "no node policy at " + path, noOwner, ""}
+		return nil, finding{OK, "no node policy at " + path, noOwner, ""}
 	}
 	if err != nil {
-		return finding{Unknown, path + ": " + withoutPath(err).Error(), inPolicy, asRoot}
+		return nil, finding{Unknown, path + ": " + withoutPath(err).Error(), inPolicy, asRoot}
 	}
 	p, err := policy.Parse(text)
-	switch {
-	case err != nil:
-		return finding{
+	if err != nil {
+		return nil, finding{
 			Unknown,
 			path + ": " + plaintext.OneLine(err.Error()),
 			inPolicy,
 			"correct it: mooring policy check " + path,
 		}
-	case p.Lifecycle.Libvirt == nil:
-		return finding{OK, "the node policy names no libvirt", noOwner, ""}
 	}
-	return findLibvirt(s, *p.Lifecycle.Libvirt)
+	return p, finding{}
 }
 
 func findLibvirt(s *survey, l policy.Libvirt) finding {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mooring-vm/mooring/agent/admin"
+	"github.com/mooring-vm/mooring/agent/libvirt"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
@@ -49,6 +50,13 @@ func ThisMachine(o Options) Machine {
 		},
 		Agent:   func(ctx context.Context) (Agent, error) { return queryAgent(ctx, o.AgentSocket) },
 		PodDirs: func() error { return poddir.CheckMount(filepath.Dir(o.AgentSocket)) },
+		ProbeGate: func(ctx context.Context, socket string) (bool, error) {
+			place, err := host.resolve(socket)
+			if err != nil {
+				return false, err
+			}
+			return libvirt.Daemon{Socket: place}.ProbeGate(ctx)
+		},
 		Peers:   peersOf,
 		Version: host.runVersion,
 	}

@@ -1,0 +1,51 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/lifecycle/gate"
+)
+
+const gatePolicy = "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmode: enforce\n" +
+	"lifecycle: {libvirt: {requireOwner: ['vm-*']}}\n"
+
+// withGate is a node with this policy, the hook, and this configuration of the hook. libvirt
+// answers the probe.
+func withGate(policy, config string, works bool, err error) change {
+	return both(with(map[string]string{
+		"etc/mooring/policy.yaml":                policy,
+		strings.TrimPrefix(gate.HookPath, "/"):   "ELF",
+		strings.TrimPrefix(gate.ConfigPath, "/"): config,
+	}), func(m *Machine) {
+		m.ProbeGate = func(context.Context, string) (bool, error) { return works, err }
+	})
+}
+
+func TestStartGateFindings(t *testing.T) {
+	const config = `{"version": 1, "requireOwner": ["vm-*"]}`
+	observe := strings.Replace(gatePolicy, "enforce", "observe", 1)
+	const check = "start-gate"
+	expect(t, map[string]expectation{
+		"no policy": {with(nil), check, OK, "no node policy"},
+		"no names": {with(file("etc/mooring/policy.yaml", libvirtPolicy)), check, OK,
+			"requires no owners"},
+		"works":          {withGate(gatePolicy, config, true, nil), check, OK, "refused the probe"},
+		"hook of no use": {withGate(libvirtPolicy, config, true, nil), check, Note, "of no use"},
+		"no hook": {with(file("etc/mooring/policy.yaml", gatePolicy)), check, Problem,
+			"mooring node configure"},
+		"no configuration": {withGate(gatePolicy, "", true, nil), check, Problem,
+			gate.ConfigPath},
+		"broken configuration": {withGate(gatePolicy, "x", true, nil), check, Problem,
+			gate.ConfigPath},
+		"other names": {withGate(gatePolicy, `{"version": 1}`, true, nil), check, Problem,
+			`want version 1, names ["vm-*"]`},
+		"observe mode": {withGate(observe, `{"version": 1}`, true, nil), check, OK, "refused"},
+		"libvirt runs since before": {withGate(gatePolicy, config, false, nil), check, Problem,
+			"restart libvirtd"},
+		"no libvirt": {withGate(gatePolicy, config, false, errors.New("no socket")), check,
+			Unknown, "no socket"},
+	})
+}
