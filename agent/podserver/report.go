@@ -24,6 +24,9 @@ func (p *pod) Report(report podapi.Report) error {
 		p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.DryRun = said })
 		return nil
 	}
+	p.mu.Lock()
+	said.Desired = p.desiredSize(report.Generation)
+	p.mu.Unlock()
 	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.Resize = said })
 	p.recordEvent(l, report)
 	return p.writeReport(report)

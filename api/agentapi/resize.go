@@ -13,6 +13,9 @@ import (
 type Resize struct {
 	Reported time.Time     `json:"reported"`
 	Report   podapi.Report `json:"report"`
+
+	// Desired is the size that the report is about; nil: unknown.
+	Desired *DesiredSize `json:"wanted,omitempty"`
 }
 
 // ResizeRequest asks for another size of a VM on a node without Kubernetes: the body of a PUT. It

@@ -128,7 +128,8 @@ func TestNodeStateIsDocumented(t *testing.T) {
 		reflect.TypeFor[v1alpha1.LimitsReport](), reflect.TypeFor[v1alpha1.SettingReport](),
 		reflect.TypeFor[v1alpha1.TermReport](), reflect.TypeFor[v1alpha1.VMReport](),
 		reflect.TypeFor[v1alpha1.UsageReport](), reflect.TypeFor[v1alpha1.HeartbeatReport](),
-		reflect.TypeFor[v1alpha1.LeaseReport](),
+		reflect.TypeFor[v1alpha1.LeaseReport](), reflect.TypeFor[v1alpha1.ResizeReport](),
+		reflect.TypeFor[v1alpha1.SizeReport](),
 	} {
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

@@ -20,14 +20,16 @@ func NodeReportOf(n agentapi.Node) (NodeReport, error) {
 // Node returns the report as the agent's socket has it.
 func (r NodeReport) Node() (agentapi.Node, error) { return convert[agentapi.Node](r) }
 
-// LauncherReportOf returns the report of a launcher. It lacks the reports of resizes, and has times
-// in whole seconds.
+// LauncherReportOf returns the report of a launcher. It has times in whole seconds, and of the
+// latest resize only sizes and state.
 func LauncherReportOf(l agentapi.Launcher) (LauncherReport, error) {
+	resize := resizeReportOf(l.Resize)
 	l.Resize, l.DryRun = nil, nil
 	if l.Heartbeat != nil {
 		l.Heartbeat = rounded(*l.Heartbeat)
 	}
 	report, err := convert[LauncherReport](l)
+	report.Resize = resize
 	keepSeconds(&report.Since)
 	keepSeconds(&report.PhaseSince)
 	for i := range report.VMs {
@@ -39,8 +41,23 @@ func LauncherReportOf(l agentapi.Launcher) (LauncherReport, error) {
 	return report, err
 }
 
-// Launcher returns the report as the agent's socket has it.
+func resizeReportOf(r *agentapi.Resize) *ResizeReport {
+	if r == nil {
+		return nil
+	}
+	report := &ResizeReport{State: string(r.Report.State), Error: r.Report.Error}
+	if w := r.Desired; w != nil {
+		report.Wanted = &SizeReport{VCPUs: w.VCPUs, Memory: int64(w.Memory)}
+	}
+	if a := r.Report.Actual; a != nil {
+		report.Actual = &SizeReport{VCPUs: a.VCPUs, Memory: int64(min(a.Memory, math.MaxInt64))}
+	}
+	return report
+}
+
+// Launcher returns the report as the agent's socket has it, without the resize.
 func (r LauncherReport) Launcher() (agentapi.Launcher, error) {
+	r.Resize = nil
 	return convert[agentapi.Launcher](r)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -76,6 +77,27 @@ func TestReportsKeepEveryField(t *testing.T) {
 	}
 	if diff := cmp.Diff(asJSON(t, node), asJSON(t, nodeBack)); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
+	}
+}
+
+// The controller follows the resize of a VM by this part of the report.
+func TestReportHasTheResize(t *testing.T) {
+	report, err := v1alpha1.LauncherReportOf(agentapi.Launcher{Resize: &agentapi.Resize{
+		Desired: &agentapi.DesiredSize{Generation: 3, Size: api.Size{VCPUs: 4, Memory: 8 << 30}},
+		Report: podapi.Report{Generation: 3, State: podapi.StateFailed, Error: "no slot",
+			Actual: &podapi.Actual{VCPUs: 2, Memory: 4 << 30, Online: 2}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &v1alpha1.ResizeReport{State: "Failed", Error: "no slot",
+		Wanted: &v1alpha1.SizeReport{VCPUs: 4, Memory: 8 << 30},
+		Actual: &v1alpha1.SizeReport{VCPUs: 2, Memory: 4 << 30}}
+	if diff := cmp.Diff(want, report.Resize); diff != "" {
+		t.Errorf("resize (-want +got):\n%s", diff)
+	}
+	if l, err := report.Launcher(); err != nil || l.Resize != nil {
+		t.Errorf("read back: resize %+v, error %v, want none", l.Resize, err)
 	}
 }
 

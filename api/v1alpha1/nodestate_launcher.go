@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LauncherReport is a container that runs a VM, with its requests and their results. The agent's
-// reports of resizes are in the pod's Events.
+// LauncherReport is a container that runs a VM, with its requests and their results. The steps of
+// resizes are in the pod's Events.
 type LauncherReport struct {
 	Pod       PodReport       `json:"pod"`
 	Container ContainerReport `json:"container"`
@@ -65,6 +65,10 @@ type LauncherReport struct {
 
 	// +optional
 	Lease *LeaseReport `json:"lease,omitempty"`
+
+	// Resize is absent before the pod's first report of a resize.
+	// +optional
+	Resize *ResizeReport `json:"resize,omitempty"`
 }
 
 // PodReport names a pod.
@@ -202,4 +206,31 @@ type HeartbeatReport struct {
 type LeaseReport struct {
 	Reason string      `json:"reason"`
 	Until  metav1.Time `json:"until"`
+}
+
+// ResizeReport is the latest report of a pod about the size of its VM, in the pod's own words.
+type ResizeReport struct {
+	// State is Idle, Resizing, Done, Failed or Refused.
+	State string `json:"state"`
+
+	// Wanted is the size that the report is about; absent: unknown.
+	// +optional
+	Wanted *SizeReport `json:"wanted,omitempty"`
+
+	// Actual is the size that the guest has confirmed; absent: unknown.
+	// +optional
+	Actual *SizeReport `json:"actual,omitempty"`
+
+	// +optional
+	Error string `json:"error,omitempty"`
+}
+
+// SizeReport is the size of a VM. A wanted size without a dimension leaves it as it is.
+type SizeReport struct {
+	// +optional
+	VCPUs int `json:"vcpus,omitempty"`
+
+	// Memory of the guest in bytes.
+	// +optional
+	Memory int64 `json:"memory,omitempty"`
 }
