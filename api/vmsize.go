@@ -1,0 +1,100 @@
+package api
+
+import "strings"
+
+// ResizeStatusKey is the annotation of a VirtualMachine with its [ResizeStatus] as JSON.
+// mooring-controller writes it.
+const ResizeStatusKey = "status.resize" + Suffix
+
+// ResizeReason is the cause of a [ResizeStatus]: a stable word for programs.
+type ResizeReason string
+
+// The reasons of a ResizeStatus.
+const (
+	ResizeInvalid    ResizeReason = "Invalid"       // the annotations are unreadable
+	ResizeNotRunning ResizeReason = "NotRunning"    // the VM has no running launcher
+	ResizeMigrating  ResizeReason = "Migrating"     // a migration or KubeVirt's live update runs
+	ResizeRefused    ResizeReason = "Refused"       // the VM cannot have the size
+	ResizeNoQuota    ResizeReason = "QuotaExceeded" // a quota of the namespace lacks room
+	ResizeNoNode     ResizeReason = "NodeFull"      // kubelet has not accepted the pod's resources
+	ResizeUnderWay   ResizeReason = "Resizing"      // the VM changes its size
+	ResizeFailed     ResizeReason = "Failed"        // mooring-shim reports a failure, and retries
+	ResizeDone       ResizeReason = "Resized"       // the VM has the size
+)
+
+// ResizeReasons returns all reasons of a ResizeStatus.
+func ResizeReasons() []ResizeReason {
+	return []ResizeReason{ResizeInvalid, ResizeNotRunning, ResizeMigrating, ResizeRefused,
+		ResizeNoQuota, ResizeNoNode, ResizeUnderWay, ResizeFailed, ResizeDone}
+}
+
+// ResizeStatus compares the desired size of a VirtualMachine with its actual size.
+type ResizeStatus struct {
+	Desired ResizeAmounts  `json:"desired"`
+	Actual  *ResizeAmounts `json:"actual,omitempty"` // as the guest has confirmed it; nil: unknown
+	Reason  ResizeReason   `json:"reason"`
+	Message string         `json:"message"`
+}
+
+// ResizeAmounts are the vCPUs and the memory of a VM. Zero is no request.
+type ResizeAmounts struct {
+	VCPUs  int    `json:"vcpus,omitempty"`
+	Memory string `json:"memory,omitempty"` // a quantity such as 8Gi
+}
+
+// AmountsOf returns the vCPUs and the memory of a size.
+func AmountsOf(s Size) ResizeAmounts {
+	a := ResizeAmounts{VCPUs: s.VCPUs}
+	if s.Memory != 0 {
+		a.Memory = s.Memory.String()
+	}
+	return a
+}
+
+// VMSizeAnnotations returns the annotations of a VirtualMachine about its size, valid or not; nil:
+// none.
+func VMSizeAnnotations(annotations map[string]string) map[string]string {
+	var own map[string]string
+	for key, value := range annotations {
+		if !isSizeKey(key) && key != ResizeStatusKey {
+			continue
+		}
+		if own == nil {
+			own = map[string]string{}
+		}
+		own[key] = value
+	}
+	return own
+}
+
+// ParseVMSize reads the desired size of a VirtualMachine from [VCPUsKey] and [ResizeMemoryKey]. All
+// other keys below "resize.mooring.dev", and scopes, are errors. The error joins all faults, each
+// an [*InvalidError].
+func ParseVMSize(annotations map[string]string) (Size, error) {
+	var s Size
+	var faults []*InvalidError
+	for key, value := range annotations {
+		var err error
+		switch {
+		case !isSizeKey(key):
+		case key == VCPUsKey:
+			s.VCPUs, err = parseVCPUs(value)
+		case key == ResizeMemoryKey:
+			s.Memory, err = parsePositiveBytes[Bytes](value)
+		default:
+			err = invalid(value, "a VirtualMachine has no such size: want %s or %s", VCPUsKey,
+				ResizeMemoryKey)
+		}
+		if err != nil {
+			faults = append(faults, keyed(key, value, err))
+		}
+	}
+	if len(faults) > 0 {
+		return Size{}, joinFaults(faults)
+	}
+	return s, nil
+}
+
+func isSizeKey(key string) bool {
+	return strings.HasSuffix(baseKey(key), resizeSuffix) && key != ResizeStatusKey
+}
