@@ -22,6 +22,7 @@ type Config struct {
 	LeaderElection bool
 	Workers        int
 	Halt           bool
+	Resize         bool
 	Quota          quota.Options
 	Webhook        WebhookConfig
 	LogLevel       slog.Level
@@ -57,6 +58,8 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&c.Workers, "workers", c.Workers, "number of namespaces handled concurrently")
 	flags.BoolVar(&c.Halt, "halt-vms", c.Halt, "halt VMs without room in a quota that keeps room "+
 		"for migrations")
+	flags.BoolVar(&c.Resize, "resize-vms", c.Resize, "give running VMs the size that annotations "+
+		"of their VirtualMachine ask for")
 	quotaflags.Add(flags, &c.Quota)
 	c.Webhook.addFlags(flags)
 	logflags.Add(flags, &c.LogLevel, &c.LogFormat)

@@ -43,6 +43,7 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	registry := prometheus.NewRegistry()
 	quotas, err := controller.Add(m, controller.Options{
 		Quota: config.Quota, Workers: config.Workers, Halt: config.Halt,
+		Resize:  config.Resize,
 		Metrics: controller.NewMetrics(registry), Logger: logger,
 	})
 	if err != nil {

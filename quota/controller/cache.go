@@ -8,8 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/resizevm"
 )
 
 // CacheOptions are the required options of the controller's caches. They keep only the parts of VMs
@@ -27,7 +29,7 @@ func CacheOptions() cache.Options {
 }
 
 // trimOther trims objects other than pods. Of a NodeState, package nodepolicy needs the report about
-// the policy and its age. A rule by kind for VMIs would fail without KubeVirt,
+// the policy and its age, and package resizevm the sizes of VMs. A rule by kind for VMIs would fail without KubeVirt,
 // because the cache requires that the API server serves the kind of each rule.
 func trimOther(o any) (any, error) {
 	switch o := o.(type) {
@@ -36,7 +38,8 @@ func trimOther(o any) (any, error) {
 	case *v1alpha1.NodeState:
 		return &v1alpha1.NodeState{ObjectMeta: identity(o.ObjectMeta),
 			Status: v1alpha1.NodeStateStatus{Policy: o.Status.Policy,
-				HeartbeatTime: o.Status.HeartbeatTime}}, nil
+				HeartbeatTime: o.Status.HeartbeatTime,
+				Launchers:     resizevm.TrimLaunchers(o.Status.Launchers)}}, nil
 	}
 	return cache.TransformStripManagedFields()(o)
 }
@@ -51,9 +54,11 @@ func transform[T any](trim func(T) T) func(any) (any, error) {
 	}
 }
 
-// trimMetadata keeps the identity of an object.
+// trimMetadata keeps the identity of an object, and annotations about the size of a VM.
 func trimMetadata(o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: identity(o.ObjectMeta)}
+	out := &metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: identity(o.ObjectMeta)}
+	out.Annotations = api.VMSizeAnnotations(o.Annotations)
+	return out
 }
 
 func identity(m metav1.ObjectMeta) metav1.ObjectMeta {

@@ -60,6 +60,7 @@ type Options struct {
 	Quota   quota.Options
 	Workers int  // namespaces handled concurrently
 	Halt    bool // halt VMs without room: [Halter]
+	Resize  bool // give VMs the size that they are annotated with: [resizevm.Reconciler]
 	Metrics *Metrics
 	Logger  *slog.Logger
 }
@@ -105,6 +106,9 @@ func (c *Controller) Start(ctx context.Context) error {
 		vmis := source.Kind[client.Object](c.manager.GetCache(), vmiMetadata(),
 			&handler.EnqueueRequestForObject{})
 		err = c.add(Name+"-halt", NewHalter(reconciler), vmis)
+	}
+	if err == nil && c.options.Resize {
+		err = c.manager.Add(&resizes{c, reconciler})
 	}
 	if err != nil {
 		return fmt.Errorf("starting the quota controller: %w", err)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/resizevm"
 	"github.com/mooring-vm/mooring/quota/webhook/observe"
 )
 
@@ -119,6 +120,8 @@ func TestEventsAreDocumented(t *testing.T) {
 		quota.ReasonReserved, quota.ReasonGrown, quota.ReasonGranted, quota.ReasonReleased,
 		quota.ReasonWaiting,
 		ReasonOverrun, ReasonFault, ReasonHalted,
+		resizevm.ReasonResizing, resizevm.ReasonResized, resizevm.ReasonFailed,
+		resizevm.ReasonWouldResize,
 	} {
 		if !strings.Contains(string(text), "\n| `"+reason+"` | ") {
 			t.Errorf("docs/reference/events.md lacks %s", reason)

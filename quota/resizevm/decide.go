@@ -91,8 +91,8 @@ func (d *decision) next() (Decision, error) {
 	if !sameResources(resources, d.container.Resources) {
 		return d.resizePod(resources), nil
 	}
-	if waits, why := pending(d.pod, d.container); waits {
-		return d.stop(api.ResizeNoNode, "%s", why), nil
+	if reason, why := pending(d.pod, d.container); reason != "" {
+		return d.stop(reason, "%s", why), nil
 	}
 	if patch := d.missingAnnotations(); len(patch) > 0 {
 		out := d.stop(api.ResizeUnderWay, "the launcher has the resources, mooring-shim follows")
@@ -112,7 +112,7 @@ func (d *decision) resizePod(resources corev1.ResourceRequirements) Decision {
 		return d.stop(api.ResizeNoQuota, "it grows by more than is free: %s. Ask for less, stop "+
 			"another VM, wait until migrations have ended, or raise the quota", lacking)
 	}
-	out := d.stop(api.ResizeUnderWay, "Kubernetes changes the resources of the launcher")
+	out := d.stop(api.ResizeUnderWay, kubeletChanges)
 	if d.confirmed() {
 		out = d.stop(api.ResizeDone, "%s", done)
 	}
@@ -120,7 +120,10 @@ func (d *decision) resizePod(resources corev1.ResourceRequirements) Decision {
 	return out
 }
 
-const done = "the VM has the desired size"
+const (
+	done           = "the VM has the desired size"
+	kubeletChanges = "kubelet changes the resources of the launcher"
+)
 
 // progress reports the state of a pod that has resources and annotations.
 func (d *decision) progress() Decision {
@@ -136,8 +139,8 @@ func (d *decision) progress() Decision {
 	return d.stop(api.ResizeUnderWay, "mooring-shim resizes the VM")
 }
 
-// confirmed reports whether the guest has the desired size. The report may be some seconds old. If a
-// limit is lowered too early, agent and kubelet refuse it until the guest has given memory back.
+// confirmed reports whether the guest has the desired size. The report may be some seconds old.
+// Agent and kubelet refuse a limit that is too low, until the guest has given memory back.
 func (d *decision) confirmed() bool {
 	return d.report != nil && podapi.State(d.report.State) == podapi.StateDone &&
 		len(d.missingAnnotations()) == 0

@@ -90,7 +90,7 @@ func TestOrder(t *testing.T) {
 	}
 	w.apply(d)
 	if d := w.decide(t); d.Resources != nil || len(d.Annotations) > 0 ||
-		d.Status.Reason != api.ResizeNoNode {
+		d.Status.Reason != api.ResizeUnderWay {
 		t.Fatalf("before kubelet's answer %+v, want nothing", d)
 	}
 	w.accept()
@@ -130,8 +130,10 @@ func TestRefusals(t *testing.T) {
 		"bad value": {func(w *world) { w.ask(api.VCPUsKey, "0", api.ResizeMemoryKey, "4Gi") },
 			api.ResizeInvalid, []string{api.VCPUsKey, `"0"`, "between 1 and 8192"}},
 		"not started": {func(w *world) { w.vmi = nil }, api.ResizeNotRunning, nil},
-		"starts":      {func(w *world) { w.pod.Status.Phase = corev1.PodPending }, api.ResizeNotRunning, nil},
-		"ends":        {func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }, api.ResizeNotRunning, nil},
+		"starts": {func(w *world) { w.pod.Status.Phase = corev1.PodPending },
+			api.ResizeNotRunning, nil},
+		"ends": {func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded },
+			api.ResizeNotRunning, nil},
 		"migrates": {func(w *world) {
 			w.vmi.Status.MigrationState = &kubevirtv1.VirtualMachineInstanceMigrationState{}
 		}, api.ResizeMigrating, nil},

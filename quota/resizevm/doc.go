@@ -9,7 +9,7 @@
 //  3. when the guest has confirmed the size, lower requests and limits that are too high.
 //
 // [Reconciler] reads the cluster, applies the step, and keeps [api.ResizeStatusKey] on the
-// VirtualMachine. It uses an annotation, because virt-controller removes conditions that it does not
-// know from the status of a VirtualMachine. All state is in the cluster, so a new launcher of the VM
-// gets the size again.
+// VirtualMachine. It uses an annotation, because virt-controller removes unknown conditions from
+// the status of a VirtualMachine. All state is in the cluster, so a new launcher of the VM gets the
+// size again.
 package resizevm

@@ -104,8 +104,8 @@ func (d *decision) refusal() string {
 	return d.beyondInstance()
 }
 
-// beyondInstance compares the desired size with the bounds of the VM's definition. A hook of Mooring
-// gives the domain bounds of its own, which mooring-shim checks.
+// beyondInstance compares the desired size with the bounds of the VM's definition. A hook of
+// Mooring gives the domain bounds of its own, which mooring-shim checks.
 func (d *decision) beyondInstance() string {
 	hooks, err := vmi.HookSidecars(d.VMI.Annotations)
 	own := slices.ContainsFunc(hooks, vmi.HookSidecar.IsMooring)
@@ -129,13 +129,13 @@ func (d *decision) beyondInstance() string {
 	return strings.Join(all, "; ")
 }
 
-// pending reports whether kubelet has not accepted the resources of the container yet.
-func pending(pod *corev1.Pod, c *corev1.Container) (waits bool, why string) {
+// pending returns why kubelet has not accepted the resources of the container; "": it has.
+func pending(pod *corev1.Pod, c *corev1.Container) (reason api.ResizeReason, why string) {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue {
-			return true, fmt.Sprintf("kubelet has not accepted the resources of pod %s: %s: %s. "+
-				"Ask for less, or migrate the VM to another node", pod.Name, condition.Reason,
-				condition.Message)
+			return api.ResizeNoNode, fmt.Sprintf("kubelet has not accepted the resources of pod "+
+				"%s: %s: %s. Ask for less, or migrate the VM to another node", pod.Name,
+				condition.Reason, condition.Message)
 		}
 	}
 	for _, status := range pod.Status.ContainerStatuses {
@@ -145,12 +145,11 @@ func pending(pod *corev1.Pod, c *corev1.Container) (waits bool, why string) {
 		for _, name := range resizable() {
 			asked := c.Resources.Requests[name]
 			if has, ok := status.AllocatedResources[name]; ok && has.Cmp(asked) < 0 {
-				return true, fmt.Sprintf("kubelet has not accepted the resources of pod %s yet",
-					pod.Name)
+				return api.ResizeUnderWay, kubeletChanges
 			}
 		}
 	}
-	return false, ""
+	return "", ""
 }
 
 // missingAnnotations returns the patch of the pod's annotations that mooring-shim follows. It

@@ -14,9 +14,9 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// TestSafeAndLive changes a VM, its quota and its node at random, and loses patches. No patch leaves
-// the quota, the bounds of the VM or the QoS class, or lowers a limit below the guest. Once the
-// faults end, the VM reaches the desired size and nothing is left to do.
+// TestSafeAndLive changes a VM, its quota and its node at random, and loses patches. No patch
+// exceeds the quota or the bounds of the VM, changes the QoS class, or lowers a limit below the
+// guest. After the faults the VM reaches the desired size, and the next decision has no patch.
 func TestSafeAndLive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kinds := shapes()

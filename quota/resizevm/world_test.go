@@ -223,7 +223,7 @@ func (w *world) apply(d Decision) {
 	}
 }
 
-// settle runs all parts without faults until nothing is left to do.
+// settle runs all parts without faults until the decision has no patch.
 func (w *world) settle(t tester) *api.ResizeStatus {
 	t.Helper()
 	for range 8 {

@@ -94,6 +94,11 @@ annotations:
 {{- if $halts }}true{{ end -}}
 {{- end }}
 
+{{/* Whether the controller resizes VMs: only launchers with mooring-shim can be resized. */}}
+{{- define "mooring.resizes" -}}
+{{- if and (include "mooring.serves" .) .Values.webhooks.shimImage }}true{{ end -}}
+{{- end }}
+
 {{/* The names of annotations of quotas: the same for the controller and for uninstall. */}}
 {{- define "mooring.quotaFlags" -}}
 - --annotation-prefix={{ .annotationPrefix }}

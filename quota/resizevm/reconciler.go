@@ -1,0 +1,192 @@
+package resizevm
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/internal/plaintext"
+	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/estimate"
+	"github.com/mooring-vm/mooring/quota/read"
+	"github.com/mooring-vm/mooring/quota/virt"
+)
+
+// The time between two comparisons, beside those after events.
+const (
+	settledPeriod = 5 * time.Minute
+	retryPeriod   = 15 * time.Second
+)
+
+// Config configures a [Reconciler].
+type Config struct {
+	Client client.Client // reads from caches, and writes
+	Live   client.Reader // reads from the API server
+
+	// Snapshot reads the quotas of a namespace and their use from the API server.
+	Snapshot func(ctx context.Context, namespace string) (quota.Snapshot, error)
+
+	Cluster func(context.Context) (virt.Cluster, error)
+	Events  events.EventRecorder
+	Options quota.Options
+	Logger  *slog.Logger
+}
+
+// Reconciler gives VMs their desired size. The request names a VirtualMachine. Different VMs may be
+// reconciled concurrently.
+type Reconciler struct {
+	Config
+
+	mu       sync.Mutex
+	observed map[types.NamespacedName]string // status reported in mode observe
+}
+
+// NewReconciler returns a reconciler.
+func NewReconciler(c Config) *Reconciler {
+	c.Options = c.Options.WithDefaults()
+	return &Reconciler{Config: c, observed: map[types.NamespacedName]string{}}
+}
+
+// Reconcile implements [reconcile.Reconciler]. A VM without annotations costs only a read from the
+// cache.
+func (r *Reconciler) Reconcile(
+	ctx context.Context, request reconcile.Request,
+) (reconcile.Result, error) {
+	cached := vmMetadata()
+	if err := r.Client.Get(ctx, request.NamespacedName, cached); err != nil {
+		r.forget(request.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if cached.DeletionTimestamp != nil || len(api.VMSizeAnnotations(cached.Annotations)) == 0 {
+		r.forget(request.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	in, err := r.read(ctx, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	d, err := Decide(in)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.apply(ctx, &d); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: period(d)}, r.report(ctx, in.VM, d.Status)
+}
+
+func period(d Decision) time.Duration {
+	if d.Status == nil {
+		return 0
+	}
+	switch d.Status.Reason {
+	case api.ResizeDone, api.ResizeInvalid, api.ResizeNotRunning:
+		return settledPeriod
+	}
+	return retryPeriod
+}
+
+// read reads a VM from the API server. Only the reports come from the cache.
+func (r *Reconciler) read(ctx context.Context, name types.NamespacedName) (Input, error) {
+	in := Input{VM: &kubevirtv1.VirtualMachine{}, Reports: map[string]v1alpha1.ResizeReport{}}
+	if err := r.Live.Get(ctx, name, in.VM); err != nil {
+		return in, fmt.Errorf("reading VirtualMachine %s: %w", name, err)
+	}
+	vmi := &kubevirtv1.VirtualMachineInstance{}
+	err := r.Live.Get(ctx, name, vmi)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !metav1.IsControlledBy(vmi, in.VM):
+		return in, nil
+	case err != nil:
+		return in, fmt.Errorf("reading VirtualMachineInstance %s: %w", name, err)
+	}
+	in.VMI = vmi
+	pods := &corev1.PodList{}
+	if err := read.List(ctx, r.Live, pods, client.InNamespace(name.Namespace),
+		client.MatchingLabels{kubevirtv1.CreatedByLabel: string(vmi.UID)}); err != nil {
+		return in, err
+	}
+	in.Pods = read.Pointers(pods.Items)
+	if err := r.readReports(ctx, in); err != nil {
+		return in, err
+	}
+	return in, r.readQuotas(ctx, &in)
+}
+
+func (r *Reconciler) readReports(ctx context.Context, in Input) error {
+	nodes := &v1alpha1.NodeStateList{}
+	if err := read.List(ctx, r.Client, nodes); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		for _, l := range nodes.Items[i].Status.Launchers {
+			if l.Resize != nil && l.Pod.Namespace == in.VM.Namespace {
+				in.Reports[l.Pod.UID] = *l.Resize
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) readQuotas(ctx context.Context, in *Input) error {
+	s, err := r.Snapshot(ctx, in.VM.Namespace)
+	if err != nil {
+		return err
+	}
+	cluster, err := r.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	s.Parallel = quota.ParallelOf(cluster.Configuration)
+	in.Accounts, _ = quota.Accounts(s, r.Options)
+	ranges := &corev1.LimitRangeList{}
+	if err := read.List(ctx, r.Live, ranges, client.InNamespace(in.VM.Namespace)); err != nil {
+		return err
+	}
+	in.Estimate = func(vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
+		return estimate.Estimate(estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas,
+			LimitRanges: read.Pointers(ranges.Items), Cluster: cluster})
+	}
+	return nil
+}
+
+// apply patches the pod. If the API server refuses the patch, the status says so.
+func (r *Reconciler) apply(ctx context.Context, d *Decision) error {
+	var err error
+	switch {
+	case r.Options.Observe:
+	case d.Resources != nil:
+		err = r.Client.SubResource("resize").Patch(ctx, d.Pod.DeepCopy(),
+			resourcesPatch(d.Pod.UID, *d.Resources))
+	case len(d.Annotations) > 0:
+		err = r.Client.Patch(ctx, d.Pod.DeepCopy(), annotationsPatch(d.Pod.UID, d.Annotations))
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		d.Status.Reason = api.ResizeRefused
+		d.Status.Message = plaintext.OneLine(err.Error())
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("resizing pod %s/%s: %w", d.Pod.Namespace, d.Pod.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) forget(name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.observed, name)
+}
