@@ -29,8 +29,8 @@ const resizeTimeout = 10 * time.Minute
 func (p *Program) resizeCommand() *cobra.Command {
 	var flags resizeFlags
 	cmd := &cobra.Command{
-		Use: "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT | --cpu-shares " +
-			"N)... [--dry-run | --wait]",
+		Use: "resize POD|vm/NAME (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT | " +
+			"--cpu-shares N)... [--dry-run | --wait]",
 		Short: "Request a different size of a running VM",
 		Long: "Requests a different size of a pod's VM. The sidecar in the pod resizes the VM,\n" +
 			"and this command prints its reports.\n\n" +
@@ -46,14 +46,21 @@ func (p *Program) resizeCommand() *cobra.Command {
 			"\"list\" and \"watch\" for events. --wait accepts only Events of a new\n" +
 			"generation whose annotation\n" +
 			agentapi.DesiredKey + " has the values of the given flags.\n\n" +
+			"vm/NAME is a VirtualMachine of KubeVirt, in the namespace of --namespace or of\n" +
+			"the kubeconfig. The command patches its annotations with --vcpus and --memory,\n" +
+			"and mooring-controller resizes the VM, also after a restart. It requires the\n" +
+			"verb \"patch\" for virtualmachines. --wait shows the status that the controller\n" +
+			"writes, and requires the verb \"get\". A pod of a namespace vm needs\n" +
+			"--namespace vm.\n\n" +
 			"Without Kubernetes, the command sends the size to the agent of this node. It\n" +
 			"replaces the last request. Dimensions without a flag stay as they are, or\n" +
 			"follow the container's limits if the sidecar is configured to. POD is as for\n" +
 			"inspect, and the request applies to all launchers with this namespace and name.",
-		Example: fmt.Sprintf("  %[1]s resize vms/vm-1 --vcpus 4 --memory 4Gi --wait\n"+
+		Example: fmt.Sprintf("  %[1]s resize -n vms vm/db --vcpus 4 --memory 8Gi --wait\n"+
+			"  %[1]s resize vms/vm-1 --vcpus 4 --memory 4Gi --wait\n"+
 			"  %[1]s resize vms/vm-1 --cpu-quota 150%% --dry-run\n"+
 			"  %[1]s resize -n vms vm-1 --memory 4Gi --kubeconfig admin.conf", p.displayName()),
-		Args:                  between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
+		Args:                  between(1, 1, "POD: NAMESPACE/NAME, NAME, UID, or vm/NAME"),
 		DisableFlagsInUseLine: true,
 	}
 	flags.add(cmd)
@@ -70,6 +77,9 @@ func (p *Program) resizeCommand() *cobra.Command {
 		c, err := p.selectCluster(cmd, flags.cluster)
 		if err != nil {
 			return err
+		}
+		if name, isVM := strings.CutPrefix(args[0], vmPrefix); isVM {
+			return p.resizeVM(cmd.Context(), c, name, request, flags)
 		}
 		if c != nil {
 			return p.resizeInCluster(cmd.Context(), c, args[0], request, flags)
