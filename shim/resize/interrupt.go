@@ -11,17 +11,32 @@ import (
 // errSuperseded ends a step whose purpose is no longer desired.
 var errSuperseded = errors.New("the target has changed")
 
-// isSuperseded reports whether a new target ends the wait for a step. A rollback and a step without
-// a guest run to their end.
+// isSuperseded reports whether a new target ends the wait for a step. A step without a guest runs
+// to its end.
 func (u *run) isSuperseded(s Step) bool {
 	now := u.desired()
 	switch {
-	case now.Generation == u.record.Target.Generation || u.record.Phase == RollingBack:
+	case u.record.Phase == RollingBack:
+		return u.isRollbackSuperseded() && (isWait(s) || awaitsGuest(s))
+	case now.Generation == u.record.Target.Generation:
 		return false
 	case isWait(s):
 		return true
 	}
 	return awaitsGuest(s) && !stillDesired(s, u.record.Target, now)
+}
+
+// isRollbackSuperseded reports whether a new target ends a rollback. A target without a size for a
+// dimension of this run needs the rollback.
+func (u *run) isRollbackSuperseded() bool {
+	now := u.desired()
+	return now.Generation != u.rollbackTarget.Generation && !now.SameSize(u.rollbackTarget) &&
+		!withdraws(u.record.Target, now)
+}
+
+// withdraws reports whether a dimension has no size any more.
+func withdraws(before, now target.Target) bool {
+	return before.Memory != 0 && now.Memory == 0 || before.VCPUs != 0 && now.VCPUs == 0
 }
 
 // stillDesired reports whether the purpose of a step is still desired. The generation alone does
@@ -48,9 +63,11 @@ func awaitsGuest(s Step) bool {
 // leaveTarget prepares the VM for the plan to a new target. It rolls back a size that is no longer
 // desired at all. Otherwise it stops the superseded step, if any.
 func (u *run) leaveTarget(ctx context.Context, superseded Step) error {
-	before, now := u.record.Target, u.desired()
-	if before.Memory != 0 && now.Memory == 0 || before.VCPUs != 0 && now.VCPUs == 0 {
-		return u.rollBack(ctx)
+	if withdraws(u.record.Target, u.desired()) {
+		if err := u.rollBack(ctx); !errors.Is(err, errSuperseded) {
+			return err
+		}
+		return nil
 	}
 	if w, ok := superseded.(withdrawable); ok {
 		return u.withdraw(ctx, w)

@@ -64,17 +64,20 @@ func (u *run) endEarlierStart(record Record) error {
 // resumeRecord continues with the record.
 func (u *run) resumeRecord(ctx context.Context) error {
 	if u.record.Phase == RollingBack {
-		err := errors.New("an earlier run failed and was rolled back")
-		if rollbackErr := u.rollBack(ctx); rollbackErr != nil {
-			err = fmt.Errorf(
-				"an earlier run failed, and its rollback is incomplete: %w", rollbackErr,
-			)
+		switch err := u.rollBack(ctx); {
+		case errors.Is(err, errSuperseded):
+			return u.converge(ctx)
+		case err != nil:
+			return fmt.Errorf("an earlier run failed, and its rollback is incomplete: %w", err)
 		}
-		return err
+		return errors.New("an earlier run failed and was rolled back")
 	}
 	if u.isDone(ctx) {
 		if err := u.confirmLastStep(ctx); err != nil {
-			return u.handleFailure(ctx, err) // an empty new plan would look like success
+			// an empty new plan would look like success
+			if err = u.handleFailure(ctx, err); !errors.Is(err, errSuperseded) {
+				return err
+			}
 		}
 	}
 	return u.converge(ctx)

@@ -1,6 +1,7 @@
 package resize_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -268,4 +269,29 @@ func TestBalloonStops(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A new target ends a rollback that waits for the guest.
+func TestNewTargetEndsRollback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t).virtioMem(2*gi, 0))
+		r.m.afterChange = func() {
+			r.m.guest.refuseGive = r.m.guest.refuseTake // after the rollback of the vCPUs
+			r.m.guest.refuseTake = r.m.guest.refuseTake || r.m.state.VCPUs.Plugged == 4
+		}
+		first, later := r.m.target(2*gi, 4), r.m.target(2*gi, 2)
+		later.Generation, r.m.node.desiredLimit = first.Generation+1, first.Limit
+		started := time.Now()
+		report, err := r.Run(context.Background(), func() target.Target {
+			if time.Since(started) < 40*time.Second { // vCPUs fail after 30 seconds
+				return first
+			}
+			r.m.node.desiredLimit = later.Limit
+			return later
+		})
+		if err != nil || report.Target.Generation != later.Generation ||
+			report.Actual.Memory != 2*gi || !strings.Contains(stepLog(report), "<- ") {
+			t.Errorf("got %v, %+v\n%s", err, report.Actual, stepLog(report))
+		}
+	})
 }

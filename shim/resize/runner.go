@@ -62,6 +62,7 @@ type run struct {
 	reader
 	desired         TargetFunc
 	record          Record
+	rollbackTarget  target.Target // at the start of the rollback
 	report          Report
 	required        uint64    // memory requirement set at the agent
 	growth          uint64    // bytes that the plan adds to the guest
@@ -105,34 +106,40 @@ func (r *Runner) newRun(desired TargetFunc) *run {
 // converge plans and executes until the target is reached.
 func (u *run) converge(ctx context.Context) error {
 	for {
-		target := u.desired()
-		u.record.Target, u.report.Target, u.closingErr = target, target, nil
-		o, err := u.observeForPlan(ctx, target)
-		if err != nil {
-			return u.suspend(err)
-		}
-		if err := u.checkUnusedVCPUs(o, target); err != nil {
-			return u.handleFailure(ctx, err)
-		}
-		plan, err := MakePlan(o, target, u.Policy)
-		if err != nil {
-			return u.handleFailure(ctx, err)
-		}
-		u.growth = o.addedMemory(plan.Target)
-		u.record.replacePlan(plan)
-		u.report.Notes, u.report.Plan = plan.Notes, u.record.Steps.Descriptions()
-		if len(plan.Steps) > 0 {
-			u.unfinished = true
-			u.reportProgress()
-		}
-		changed, err := u.executePlan(ctx, plan)
-		if err != nil {
-			return u.handleFailure(ctx, err)
-		}
-		if !changed {
-			return nil
+		changed, err := u.pursue(ctx, u.desired())
+		switch {
+		case errors.Is(err, errSuperseded): // a new target ended a rollback
+		case err != nil || !changed:
+			return err
 		}
 	}
+}
+
+// pursue plans once and executes the plan. It returns early if the target changes.
+func (u *run) pursue(ctx context.Context, target target.Target) (changed bool, err error) {
+	u.record.Target, u.report.Target, u.closingErr = target, target, nil
+	o, err := u.observeForPlan(ctx, target)
+	if err != nil {
+		return false, u.suspend(err)
+	}
+	if err := u.checkUnusedVCPUs(o, target); err != nil {
+		return false, u.handleFailure(ctx, err)
+	}
+	plan, err := MakePlan(o, target, u.Policy)
+	if err != nil {
+		return false, u.handleFailure(ctx, err)
+	}
+	u.growth = o.addedMemory(plan.Target)
+	u.record.replacePlan(plan)
+	u.report.Notes, u.report.Plan = plan.Notes, u.record.Steps.Descriptions()
+	if len(plan.Steps) > 0 {
+		u.unfinished = true
+		u.reportProgress()
+	}
+	if changed, err = u.executePlan(ctx, plan); err != nil {
+		return false, u.handleFailure(ctx, err)
+	}
+	return changed, nil
 }
 
 // executePlan executes the steps of a plan. It returns early if the target changes.
@@ -189,7 +196,8 @@ func mustSuspend(err error) bool {
 	return Suspended(err) || errors.Is(err, ErrMigrating) || errors.Is(err, errRestarted)
 }
 
-// handleFailure rolls back the started steps, unless the run must be suspended.
+// handleFailure rolls back the started steps, unless the run must be suspended. It returns
+// errSuperseded if a new target ends the rollback.
 func (u *run) handleFailure(ctx context.Context, err error) error {
 	if ctx.Err() != nil || mustSuspend(err) {
 		return u.suspend(err)
@@ -197,7 +205,11 @@ func (u *run) handleFailure(ctx context.Context, err error) error {
 	if u.record.Started == 0 {
 		return err
 	}
-	if rollbackErr := u.rollBack(ctx); rollbackErr != nil {
+	rollbackErr := u.rollBack(ctx)
+	if errors.Is(rollbackErr, errSuperseded) {
+		return rollbackErr
+	}
+	if rollbackErr != nil {
 		err = fmt.Errorf("%w; the rollback is incomplete: %w", err, rollbackErr)
 	}
 	return err
