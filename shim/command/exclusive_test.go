@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mooring-vm/mooring/internal/buildinfo"
 )
 
 // envHoldLock makes the test binary lock the directory and wait for its end.
@@ -85,6 +87,29 @@ func TestNextShim(t *testing.T) {
 		}
 		release()
 	})
+}
+
+// The program waits for the end of the other shim before it opens its journal and libvirt.
+func TestRunWaitsForTheOtherShim(t *testing.T) {
+	dir := t.TempDir()
+	release, err := lockPod(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd := Command(buildinfo.Info{}, writerFunc(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("another mooring-shim")) {
+			release()
+		}
+		return log.Write(p)
+	}))
+	cmd.SetArgs([]string{"run", "--agent=" + filepath.Join(dir, "agent.sock"),
+		"--journal=" + filepath.Join(dir, "none")})
+	err = cmd.ExecuteContext(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "--journal: ") ||
+		!strings.Contains(log.String(), "another mooring-shim") {
+		t.Errorf("%v, log %q, want to wait and then to open the journal", err, log.String())
+	}
 }
 
 func TestLockWithoutDirectory(t *testing.T) {
