@@ -19,6 +19,8 @@ type Account struct {
 	Shares          Shares              // of the base; empty after an opt-out
 	FreeMaintenance corev1.ResourceList // unused maintenance share, see [Desired]
 	Overrun         corev1.ResourceList // use beyond the base, see [Desired]
+	entry           corev1.ResourceList // of the ledger for the overrun, see [Desired]
+	second          corev1.ResourceList // charge of second launchers, see [pods.secondLaunchers]
 	Desired         corev1.ResourceList // see [Desired]
 
 	observe bool // the quota is not raised: Desired stands for status.hard
@@ -192,7 +194,7 @@ func (a Account) quotaWrite(o Options) (WriteQuota, bool) {
 	case len(a.Reservations) > 0:
 		w.Annotations = Annotations{
 			BaseAnnotation: formatList(a.Base), AppliedAnnotation: formatList(a.Desired),
-			o.Prefix + MigratingName: a.migratingVMs(),
+			OverrunAnnotation: formatOverrun(a.entry), o.Prefix + MigratingName: a.migratingVMs(),
 		}
 	case raised(a.Quota):
 		w.Annotations = Annotations{}
@@ -213,7 +215,7 @@ func (o Options) QuotaAnnotations() []string {
 // StateAnnotations returns the annotations of a raised quota that the controller reads back. No
 // other client may change them.
 func StateAnnotations() []string {
-	return []string{BaseAnnotation, AppliedAnnotation, RetryAnnotation}
+	return []string{BaseAnnotation, AppliedAnnotation, OverrunAnnotation, RetryAnnotation}
 }
 
 // changes reports whether the write changes the quota.

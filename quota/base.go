@@ -18,6 +18,9 @@ const (
 	// AppliedAnnotation holds the spec.hard set by the controller. A different spec.hard
 	// means that another client has edited it.
 	AppliedAnnotation = "applied.quota" + api.Suffix
+	// OverrunAnnotation holds the use above the base at the time of the base, see [Desired]. It is
+	// missing if there was none.
+	OverrunAnnotation = "overrun.quota" + api.Suffix
 )
 
 // Base returns the amounts that a quota had before Mooring added reservations, for each resource of

@@ -14,10 +14,12 @@ import (
 //
 //	base + overrun + (reservations - free maintenance share, if positive)
 //
-// The overrun is the use beyond the base by pods other than reserved target pods, and at most the
-// charge of launchers that were target pods themselves. They may be larger than the launchers
-// before them, so without it the next migration would lack their growth. It does not grow with
-// other pods: a Deployment would take each raise. Without reservations there is none.
+// The overrun is the use beyond the base by pods other than reserved target pods. Without it the
+// next migration would lack these amounts. Two parts bound it. The first is the use beyond the base
+// when the quota got this base, see [OverrunAnnotation]: a larger target pod or a lowered quota can
+// cause it. The second is the charge of launchers that were target pods themselves, because they
+// may be larger than the launchers before them. So the overrun does not grow with other pods: a
+// Deployment would take each raise. Without reservations there is none.
 //
 // The free maintenance share is the share minus its use by other pods. VMs can use a part of the
 // share if they started before it existed, and pods other than VMs can use all of it.
@@ -48,8 +50,10 @@ func (a Account) overrun(taken, migrated corev1.ResourceList) corev1.ResourceLis
 		return nil
 	}
 	out := corev1.ResourceList{}
+	bound := a.entry.DeepCopy()
+	add(bound, migrated)
 	for name, q := range positive(minus(taken, a.Base)) {
-		if most, ok := migrated[name]; ok {
+		if most, ok := bound[name]; ok {
 			out[name] = smaller(q, most)
 		}
 	}
@@ -100,6 +104,12 @@ func (p pods) addUse(a *Account) error {
 		return err
 	}
 	used := minus(restrictTo(a.Quota.Status.Used, a.Base), vms.targets)
+	if a.entry, err = overrunEntry(*a, Max(vms.others, used)); err != nil {
+		return err
+	}
+	if a.second, err = p.secondLaunchers(*a); err != nil {
+		return err
+	}
 	most := a.desiredBeside(Max(vms.others, used), vms.migrated)
 	used = minus(used, p.inFlight(*a))
 	least := a.desiredBeside(Max(vms.others, used), vms.migrated)

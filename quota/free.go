@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
@@ -11,11 +12,11 @@ import (
 // Free returns the amount free for pods other than migration targets: the smaller of
 //
 //	status.hard - status.used - reservations with pods not charged yet
-//	VM share    - (status.used - reservations with charged pods)
+//	VM share    - (status.used - second launchers of migrations)
 //
 // without the [Claim] of VMs that wait for their launcher, and at least zero. Without a maintenance
-// share both are equal once status.hard has followed spec.hard. Then they match the proposal's
-// formula hard - (used - reservations), with base for hard and all targets charged.
+// share the base stands for the VM share. So no pod gets room beyond the base, even if a raised
+// quota has some.
 //
 // In mode observe, [Desired] stands for status.hard. The result lacks a resource if kube-apiserver
 // has not computed its use yet.
@@ -42,17 +43,24 @@ func (a Account) remaining() corev1.ResourceList {
 		left.Sub(used)
 		left.Sub(a.Outstanding[name])
 		left.Sub(a.claimed[name])
-		if share, shared := a.Shares.VM[name]; shared {
-			ours := share.DeepCopy()
-			ours.Sub(used)
-			ours.Add(a.Reserved[name])
-			ours.Sub(a.Outstanding[name])
-			ours.Sub(a.claimed[name])
-			left = smaller(left, ours)
+		if limit, ok := a.limitOfOthers(name); ok {
+			limit.Sub(used)
+			limit.Add(a.second[name])
+			limit.Sub(a.claimed[name])
+			left = smaller(left, limit)
 		}
 		all[name] = left
 	}
 	return all
+}
+
+// limitOfOthers returns the part of the base for VMs that do not migrate.
+func (a Account) limitOfOthers(name corev1.ResourceName) (resource.Quantity, bool) {
+	limit, ok := a.Shares.VM[name]
+	if !ok {
+		limit, ok = a.Base[name]
+	}
+	return limit.DeepCopy(), ok
 }
 
 // Claim returns accounts with less free: pods claim their charge before they exist.

@@ -36,8 +36,8 @@ func (m *model) judgeRelease(r *v1alpha1.MigrationReservation) {
 	}
 }
 
-// judgeQuota: the ledger and the launchers that migrated explain each raise, now or at the time of
-// the cache.
+// judgeQuota: the ledger, the use above the base and the launchers that migrated explain each
+// raise, now or at the time of the cache.
 func (m *model) judgeQuota(w quota.WriteQuota) {
 	most := map[string]corev1.ResourceList{}
 	for _, r := range slices.Concat(m.s.Reservations, m.cache.Reservations) {
@@ -65,12 +65,35 @@ func (m *model) judgeQuota(w quota.WriteQuota) {
 	for _, pod := range migrated {
 		plus(allowed, quota.Charge(pod))
 	}
+	plus(allowed, m.excess())
 	for name, q := range w.Hard {
 		if most := allowed[name]; q.Cmp(most) > 0 {
 			m.t.Fatalf("%s is raised to %s, and base, ledger and migrated VMs are %s", name,
 				q.String(), most.String())
 		}
 	}
+}
+
+// excess returns the largest use above the base by pods that are no targets.
+func (m *model) excess() corev1.ResourceList {
+	used := quota.Max(m.s.Quotas[0].Status.Used, m.cache.Quotas[0].Status.Used)
+	for _, pods := range [][]*corev1.Pod{m.s.Pods, m.cache.Pods} {
+		sum := corev1.ResourceList{}
+		for _, pod := range pods {
+			if pod.Labels[kubevirtv1.MigrationJobLabel] == "" && quota.Charged(pod, m.s.Now) {
+				plus(sum, quota.Charge(pod))
+			}
+		}
+		used = quota.Max(used, sum)
+	}
+	out := corev1.ResourceList{}
+	for name, base := range m.truth {
+		excess := used[name]
+		if excess.Sub(base); excess.Sign() > 0 && quota.ChargedForPods(name) {
+			out[name] = excess
+		}
+	}
+	return out
 }
 
 func plus(a, b corev1.ResourceList) {

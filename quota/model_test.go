@@ -59,11 +59,23 @@ func (m *model) size() string { return strconv.Itoa(rapid.IntRange(1, 2).Draw(m.
 
 func (m *model) StartVM(*rapid.T) {
 	name := m.name("vm")
-	pod := launcher(name+"-pod", name, m.size(), "1")
-	if m.admits(pod) {
+	if m.admit(launcher(name+"-pod", name, m.size(), "1")) {
 		m.s.VMIs = append(m.s.VMIs, quota.VMI{Name: name, UID: types.UID(name)})
-		m.s.Pods = append(m.s.Pods, pod)
 	}
+}
+
+// StartPod creates a pod of no VM.
+func (m *model) StartPod(*rapid.T) { m.admit(plainPod(m.name("plain"), m.size())) }
+
+// StopPod ends a pod of no VM.
+func (m *model) StopPod(t *rapid.T) {
+	for _, pod := range m.s.Pods {
+		if len(pod.Labels) == 0 && quota.Charged(pod, m.s.Now) {
+			ended(pod)
+			return
+		}
+	}
+	t.Skip("no pod")
 }
 
 func (m *model) StopVM(t *rapid.T) {
@@ -122,7 +134,7 @@ func (m *model) Create(t *rapid.T) {
 		return
 	}
 	one.Status.Phase, one.Status.Conditions = kubevirtv1.MigrationRunning, nil
-	m.s.Pods = append(m.s.Pods, pod)
+	m.charge(pod)
 }
 
 // Finish ends a migration with some outcome. Pods end later.
@@ -336,7 +348,8 @@ func TestModel(t *testing.T) {
 		m.StartVM(t)
 		for range 3 { // one run is too short for all outcomes of a migration
 			t.Repeat(map[string]func(*rapid.T){
-				"": m.Check, "start VM": m.StartVM, "migrate": m.Migrate, "create": m.Create,
+				"": m.Check, "start VM": m.StartVM, "start pod": m.StartPod, "stop pod": m.StopPod,
+				"migrate": m.Migrate, "create": m.Create,
 				"create again": m.Create,
 				"finish":       m.Finish, "end pod": m.EndPod, "meddle": m.Meddle,
 				"follow": m.Follow, "pass": m.Pass,
@@ -345,6 +358,8 @@ func TestModel(t *testing.T) {
 			})
 		}
 		m.settle()
+		m.finish()
+		m.drain()
 		m.finish()
 		if d := diff(m.truth, m.s.Quotas[0].Spec.Hard); d != "" {
 			t.Fatalf("hard is not the base when all has ended (-base +hard):\n%s", d)

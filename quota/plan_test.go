@@ -44,6 +44,7 @@ func TestTheLedgerIsWrittenFirst(t *testing.T) {
 			Hard: list("limits.cpu", "4"), Annotations: quota.Annotations{
 				quota.BaseAnnotation:           `{"limits.cpu":"2"}`,
 				quota.AppliedAnnotation:        `{"limits.cpu":"4"}`,
+				quota.OverrunAnnotation:        "",
 				"harvesterhci.io/migratingVMs": `{"vm":{"limits.cpu":"2"}}`,
 			}},
 	}

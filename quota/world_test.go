@@ -206,3 +206,70 @@ func (w *world) running(vmi string) []*corev1.Pod {
 }
 
 func (w *world) pass(d time.Duration) { w.s.Now = w.s.Now.Add(d) }
+
+// admitsOther reports whether webhook and kube-apiserver would admit a pod that is no migration
+// target.
+func (w *world) admitsOther(pod *corev1.Pod) bool {
+	accounts, _ := quota.Accounts(w.snapshot(), quota.Options{})
+	return quota.Lacking(accounts, quota.Reserve("", pod)) == "" && w.admits(pod)
+}
+
+// withinBase reports whether a pod fits below the base beside all others. Of a migration with a
+// reservation the larger launcher counts.
+func (w *world) withinBase(pod *corev1.Pod, base corev1.ResourceList) bool {
+	sum := w.charged()
+	plus(sum, quota.Charge(pod))
+	for _, r := range w.s.Reservations {
+		if both := w.running(string(r.Spec.VMI.UID)); len(both) == 2 {
+			minusSmaller(sum, quota.Charge(both[0]), quota.Charge(both[1]))
+		}
+	}
+	for name, q := range quota.Charge(pod) {
+		most, limited := base[name]
+		if total := sum[name]; limited && q.Sign() > 0 && total.Cmp(most) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// charged returns the charge of all pods.
+func (w *world) charged() corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, pod := range w.s.Pods {
+		if quota.Charged(pod, w.s.Now) {
+			plus(sum, quota.Charge(pod))
+		}
+	}
+	return sum
+}
+
+// minusSmaller subtracts the smaller of two charges for each resource.
+func minusSmaller(sum, a, b corev1.ResourceList) {
+	for name, q := range a {
+		if other := b[name]; other.Cmp(q) < 0 {
+			q = other
+		}
+		left := sum[name].DeepCopy()
+		left.Sub(q)
+		sum[name] = left
+	}
+}
+
+// charge stores a pod. kube-apiserver adds it to the use at once.
+func (w *world) charge(pod *corev1.Pod) {
+	w.s.Pods = append(w.s.Pods, pod)
+	for _, q := range w.s.Quotas {
+		plus(q.Status.Used, restricted(quota.Charge(pod), q.Status.Used))
+	}
+}
+
+func restricted(list, in corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, q := range list {
+		if _, ok := in[name]; ok {
+			out[name] = q
+		}
+	}
+	return out
+}

@@ -216,7 +216,8 @@ func TestReservedShare(t *testing.T) {
 		"fits beside": {[]client.Object{namespace(), full, reservation()}, "3Gi", nil},
 		"would take of it": {[]client.Object{namespace(), full, reservation()}, "4Gi",
 			[]string{"free 8Gi", "reserved for 1 migration"}},
-		"no reservation":       {[]client.Object{namespace(), full}, "4Gi", nil},
+		"would use a raise that is not lowered yet": {[]client.Object{namespace(), full}, "4Gi",
+			[]string{"free 8Gi"}},
 		"the migrations' half": {[]client.Object{half, quiet()}, "1Gi", []string{"free 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
