@@ -201,11 +201,20 @@ func (s *quotaServer) serveDocumentedExample() {
 		quota.BaseAnnotation:    `{"limits.cpu":"12","limits.memory":"16Gi","pods":"10"}`,
 		quota.AppliedAnnotation: `{"limits.cpu":"12","limits.memory":"28Gi","pods":"12"}`,
 	}
-	q.Status.Hard, q.Status.Used = q.Spec.Hard, amounts("limits.cpu", "8", "limits.memory", "16Gi",
+	q.Status.Hard, q.Status.Used = q.Spec.Hard, amounts("limits.cpu", "10", "limits.memory", "16Gi",
 		"pods", "3")
 	s.objects[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{q}}
 	db, web := reservation("m-db", "db", v1alpha1.PhaseCharged, "2", "4Gi"),
 		reservation("m-web", "web", v1alpha1.PhaseGranted, "4", "8Gi")
+	source, target := targetOf("m-db"), targetOf("m-db")
+	source.Name, source.UID = "virt-launcher-db", "virt-launcher-db"
+	delete(source.Labels, kubevirtv1.MigrationJobLabel)
+	for _, pod := range []*corev1.Pod{&source, &target} {
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Limits: amounts("cpu", "2", "memory", "4Gi")}}}
+	}
+	db.Spec.Source = &v1alpha1.Reference{Name: source.Name, UID: source.UID}
+	s.objects[podsPath] = corev1.PodList{Items: []corev1.Pod{source, target}}
 	s.objects[reservationsPath] = v1alpha1.MigrationReservationList{
 		Items: []v1alpha1.MigrationReservation{db, web}}
 	s.objects[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{

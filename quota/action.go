@@ -43,7 +43,7 @@ type Plan struct {
 }
 
 // Action is one write: [CreateReservation], [UpdateReservation], [UpdateStatus],
-// [ReleaseReservation], [WriteQuota] or [AnnotateNamespace].
+// [ReleaseReservation], [WriteQuota], [LabelNamespace] or [AnnotateNamespace].
 type Action interface{ action() }
 
 // CreateReservation adds a reservation with its finalizer to the ledger, without a status.
@@ -78,6 +78,9 @@ type WriteQuota struct {
 	Annotations     Annotations
 }
 
+// LabelNamespace sets [ReservedLabel] of the namespace, or removes it.
+type LabelNamespace struct{ Reserved bool }
+
 // AnnotateNamespace sets annotations of the namespace.
 type AnnotateNamespace struct{ Annotations Annotations }
 
@@ -86,6 +89,7 @@ func (UpdateReservation) action()  {}
 func (UpdateStatus) action()       {}
 func (ReleaseReservation) action() {}
 func (WriteQuota) action()         {}
+func (LabelNamespace) action()     {}
 func (AnnotateNamespace) action()  {}
 
 // Annotations are annotations to write. An empty value removes the annotation.

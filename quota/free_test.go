@@ -81,8 +81,8 @@ func TestClaimsAreNamed(t *testing.T) {
 	one := quota.Reserve(v1alpha1.RoleLauncher, launcher("one", "one", "1", "1Gi"))
 	large := quota.Reserve(v1alpha1.RoleLauncher, launcher("large", "large", "4", "1Gi"))
 	for claims, want := range map[int]string{
-		1: "(claimed by 1 VM that starts or grows: limits.cpu=1)",
-		2: "(claimed by 2 VMs that start or grow: limits.cpu=2)",
+		1: "(claimed by 1 pod that starts or grows: limits.cpu=1)",
+		2: "(claimed by 2 pods that start or grow: limits.cpu=2)",
 	} {
 		claimed := quota.Claim(accounts, slices.Repeat([]v1alpha1.ReservedPod{one}, claims))
 		if got := quota.Lacking(claimed, large); !strings.HasSuffix(got, want) {

@@ -172,6 +172,9 @@ func wantNothing(t *testing.T, s quota.Snapshot, base corev1.ResourceList) {
 	if len(s.Reservations) > 0 {
 		t.Errorf("%d reservations are left", len(s.Reservations))
 	}
+	if len(s.Namespace.Labels) > 0 {
+		t.Errorf("labels are left: %v", s.Namespace.Labels)
+	}
 	if a := s.Quotas[0].Annotations; len(a) > 0 {
 		t.Errorf("annotations are left: %v", a)
 	}

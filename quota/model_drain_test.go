@@ -15,13 +15,14 @@ import (
 )
 
 // admit creates a pod that is no migration target, if the webhook and kube-apiserver admit it.
-// Such a pod never gets room above the base of a quota with reservations.
+// Such a pod never gets room above the base of a raised quota.
 func (m *model) admit(pod *corev1.Pod) bool {
 	q := m.s.Quotas[0]
 	if len(q.Status.Hard) == 0 || !m.admitsOther(pod) {
 		return false
 	}
-	if len(m.s.Reservations) > 0 && !m.withinBase(pod, m.truth) {
+	raised := q.Annotations[quota.BaseAnnotation] != ""
+	if raised && !m.withinBase(pod, m.truth) {
 		m.t.Fatalf("%s with %v is admitted above the base %v: spec.hard %v, used %v", pod.Name,
 			quota.Charge(pod), m.truth, q.Spec.Hard, m.used(q))
 	}

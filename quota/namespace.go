@@ -2,11 +2,37 @@ package quota
 
 import (
 	"encoding/json"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
+
+// ReservedLabel of a namespace, with the value "true", says that its quotas have room above their
+// base for migrations. The webhook for pods works in such namespaces.
+const ReservedLabel = "reserved.quota" + api.Suffix
+
+// labelNamespace plans the label before quotas are raised, or its removal after they are lowered.
+func (p *planner) labelNamespace() (before, after []Action) {
+	if p.Namespace == nil || p.terminating() || p.o.Observe {
+		return nil, nil
+	}
+	labelled := p.Namespace.Labels[ReservedLabel] == "true"
+	reserved := slices.ContainsFunc(p.accounts, func(a Account) bool {
+		return slices.ContainsFunc(a.Reservations, BlocksEdits)
+	})
+	switch {
+	case reserved && !labelled:
+		return []Action{LabelNamespace{Reserved: true}}, nil
+	case !reserved && labelled && !p.Live:
+		p.needsLive = true
+	case !reserved && labelled:
+		return nil, []Action{LabelNamespace{Reserved: false}}
+	}
+	return nil, nil
+}
 
 // annotate plans the namespace annotations about the shares. For each resource they show the
 // smallest amount among the quotas for launchers, as quantity strings.

@@ -62,9 +62,11 @@ type draft struct {
 }
 
 // plan orders the actions: reservations and releases, then the quotas that follow from them, and
-// finally statuses and annotations.
+// finally statuses and annotations. The webhook for pods works before the first quota is raised,
+// and until the last one is lowered.
 func (p *planner) plan() Plan {
-	needed := slices.Concat(p.reservationWrites, p.releases, p.quotaActions())
+	guard, unguard := p.labelNamespace()
+	needed := slices.Concat(p.reservationWrites, p.releases, guard, p.quotaActions(), unguard)
 	return Plan{
 		Actions: slices.Concat(needed, p.statusWrites, p.annotate()), Required: len(needed),
 		Withheld: p.withheld(), Reports: p.reports, Overruns: p.overruns(), Faults: p.faults,

@@ -40,6 +40,7 @@ func TestTheLedgerIsWrittenFirst(t *testing.T) {
 	}
 	want := []quota.Action{
 		quota.CreateReservation{Reservation: r},
+		quota.LabelNamespace{Reserved: true},
 		quota.WriteQuota{Name: "quota", UID: "quota", ResourceVersion: "1",
 			Hard: list("limits.cpu", "4"), Annotations: quota.Annotations{
 				quota.BaseAnnotation:           `{"limits.cpu":"2"}`,

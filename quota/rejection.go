@@ -36,6 +36,14 @@ func LackingForReplacement(
 	return lacking(accounts, func(a Account) error { return a.CheckReplacement(pod, has) })
 }
 
+// LackingForPod is [Lacking] for a pod of no VM. The maintenance share does not limit it.
+func LackingForPod(accounts []Account, pod v1alpha1.ReservedPod) string {
+	return lacking(accounts, func(a Account) error {
+		a.Shares = Shares{}
+		return a.Check(pod)
+	})
+}
+
 func lacking(accounts []Account, check func(Account) error) string {
 	var why []string
 	for _, a := range accounts {
@@ -60,7 +68,7 @@ func (a Account) shortageError(wants, free corev1.ResourceList, of []corev1.Reso
 	}
 	if n := a.claimants; n > 0 {
 		text += fmt.Sprintf(" (claimed by %s: %s)",
-			counted(n, "1 VM that starts or grows", "%d VMs that start or grow"),
+			counted(n, "1 pod that starts or grows", "%d pods that start or grow"),
 			formatAmounts(a.claimed))
 	}
 	return errors.New(text)

@@ -77,6 +77,12 @@ func (w *world) do(a quota.Action) error {
 		return w.remove(a)
 	case quota.WriteQuota:
 		return w.write(a)
+	case quota.LabelNamespace:
+		delete(w.s.Namespace.Labels, quota.ReservedLabel)
+		if a.Reserved {
+			w.s.Namespace.Labels = map[string]string{quota.ReservedLabel: "true"}
+		}
+		return nil
 	case quota.AnnotateNamespace:
 		w.s.Namespace.Annotations = a.Annotations.Apply(w.s.Namespace.Annotations)
 		return nil
@@ -210,8 +216,11 @@ func (w *world) pass(d time.Duration) { w.s.Now = w.s.Now.Add(d) }
 // admitsOther reports whether webhook and kube-apiserver would admit a pod that is no migration
 // target.
 func (w *world) admitsOther(pod *corev1.Pod) bool {
+	if w.s.Namespace.Labels[quota.ReservedLabel] != "true" {
+		return w.admits(pod)
+	}
 	accounts, _ := quota.Accounts(w.snapshot(), quota.Options{})
-	return quota.Lacking(accounts, quota.Reserve("", pod)) == "" && w.admits(pod)
+	return quota.LackingForPod(accounts, quota.Reserve("", pod)) == "" && w.admits(pod)
 }
 
 // withinBase reports whether a pod fits below the base beside all others. Of a migration with a

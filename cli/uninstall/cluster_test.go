@@ -120,7 +120,7 @@ func TestClusterIsCleared(t *testing.T) {
 		"restore ResourceQuota vms/default: limits.cpu 16 -> 12: done",
 		"remove MigrationReservation vms/uid-1 of migration m-uid-1 (quotas may refuse its " +
 			"pods): done",
-		"clear the computed annotations of namespace vms: done",
+		"clear the computed annotations and label of namespace vms: done",
 	}
 	if diff := cmp.Diff(want, *printed); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)

@@ -140,7 +140,7 @@ func difference(was, is corev1.ResourceList) string {
 	return ": " + strings.Join(changes, ", ")
 }
 
-// clearNamespaces removes the controller's computed annotations.
+// clearNamespaces removes the controller's computed annotations and its label.
 func (c *Cluster) clearNamespaces(ctx context.Context) error {
 	namespaces, err := c.namespaces(ctx)
 	if err != nil {
@@ -158,10 +158,11 @@ func (c *Cluster) clearNamespace(ctx context.Context, ns *corev1.Namespace) erro
 	for _, key := range []string{quota.VMAvailableName, quota.MaintenanceAvailableName} {
 		delete(ns.Annotations, c.Quota.Prefix+key)
 	}
-	if len(was.Annotations) == len(ns.Annotations) {
+	delete(ns.Labels, quota.ReservedLabel)
+	if len(was.Annotations) == len(ns.Annotations) && len(was.Labels) == len(ns.Labels) {
 		return nil
 	}
-	return c.Report.do("clear the computed annotations of namespace "+ns.Name, func() error {
+	return c.Report.do("clear the computed annotations and label of namespace "+ns.Name, func() error {
 		return client.IgnoreNotFound(c.Client.Patch(ctx, ns, client.MergeFrom(was)))
 	})
 }

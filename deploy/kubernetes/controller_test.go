@@ -131,6 +131,9 @@ func TestWebhooks(t *testing.T) {
 			"virtualmachinerestores", "CREATE", "NoneOnDryRun", false},
 		"launchers.guard.mooring.dev": {"/validate-launcher", "pods", "CREATE",
 			"NoneOnDryRun", true},
+		"pods.guard.mooring.dev": {"/validate-pod", "pods", "CREATE", "NoneOnDryRun", false},
+		"resizes.guard.mooring.dev": {"/validate-pod", "pods/resize", "UPDATE", "NoneOnDryRun",
+			false},
 		"launchers.mooring.dev": {"/mutate-launcher", "pods", "CREATE", "NoneOnDryRun", true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

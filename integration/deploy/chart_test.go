@@ -297,7 +297,8 @@ func TestVersions(t *testing.T) {
 }
 
 // The modes differ in the node policy's mode, the actions of the admission policies, the
-// controller's mode and its rights, and in nothing else.
+// controller's mode and its rights, the failure policy of the webhooks for pods, and in nothing
+// else.
 func TestModes(t *testing.T) {
 	const mode = "--set=mode=enforce"
 	for name, args := range map[string][]string{"observe": nil, "enforce": {mode}} {
@@ -319,7 +320,8 @@ func TestModes(t *testing.T) {
 		}
 	}
 	changed := regexp.MustCompile(
-		`mode: (observe|enforce)|--mode=|\[(Warn|Deny), Audit\]|checksum/policy|verbs: \[.*\]`)
+		`mode: (observe|enforce)|--mode=|\[(Warn|Deny), Audit\]|checksum/policy|verbs: \[.*\]|` +
+			`failurePolicy: (Ignore|Fail)`)
 	observe, enforce := strings.Split(render(t), "\n"), strings.Split(render(t, mode), "\n")
 	if len(observe) != len(enforce) {
 		t.Fatalf("%d lines in mode observe, %d in mode enforce", len(observe), len(enforce))

@@ -93,6 +93,7 @@ func TestFailIsForVMsAlone(t *testing.T) {
 		"virtualmachines.guard.mooring.dev":        "Fail",
 		"virtualmachinerestores.guard.mooring.dev": "Fail",
 		"launchers.guard.mooring.dev":              "Fail", "launchers.mooring.dev": "Fail",
+		"pods.guard.mooring.dev": "Fail", "resizes.guard.mooring.dev": "Fail",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("failure policies (-want +got):\n%s", diff)

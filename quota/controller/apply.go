@@ -66,6 +66,8 @@ func (w *writer) applyOne(ctx context.Context, action quota.Action) error {
 		return w.release(ctx, a.Reservation)
 	case quota.WriteQuota:
 		return w.writeQuota(ctx, a)
+	case quota.LabelNamespace:
+		return w.labelNamespace(ctx, a)
 	case quota.AnnotateNamespace:
 		return w.annotateNamespace(ctx, a)
 	}
@@ -125,6 +127,15 @@ func (w *writer) annotateNamespace(ctx context.Context, a quota.AnnotateNamespac
 	o.Name = w.ns.name
 	patch := annotationsPatch(w.snapshot.Namespace.UID, a.Annotations)
 	return w.write(kindNamespace, o, "annotating", func() error {
+		return w.Client.Patch(ctx, o, patch)
+	})
+}
+
+func (w *writer) labelNamespace(ctx context.Context, a quota.LabelNamespace) error {
+	o := &corev1.Namespace{}
+	o.Name = w.ns.name
+	patch := labelPatch(w.snapshot.Namespace.UID, a.Reserved)
+	return w.write(kindNamespace, o, "labelling", func() error {
 		return w.Client.Patch(ctx, o, patch)
 	})
 }

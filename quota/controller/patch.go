@@ -84,6 +84,16 @@ func annotationsPatch(uid types.UID, annotations quota.Annotations) client.Patch
 		map[string]any{"metadata": map[string]any{"uid": uid, "annotations": values}})
 }
 
+// labelPatch sets or removes the label of a namespace with reservations.
+func labelPatch(uid types.UID, reserved bool) client.Patch {
+	var value any // null removes the label
+	if reserved {
+		value = "true"
+	}
+	return rawPatch(types.MergePatchType, map[string]any{"metadata": map[string]any{"uid": uid,
+		"labels": map[string]any{quota.ReservedLabel: value}}})
+}
+
 // testFailed reports whether a test of a JSON patch failed. The API server reports such a patch as
 // invalid without causes. An invalid object has causes.
 func testFailed(err error) bool {

@@ -128,6 +128,7 @@ func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 		"/validate-virtualmachine":        guard.NewVM(g),
 		"/validate-virtualmachinerestore": guard.NewRestore(g),
 		"/validate-launcher":              guard.NewLauncher(g),
+		"/validate-pod":                   guard.NewPod(g),
 		"/mutate-launcher": launcher.New(launcher.Config{Reader: m.GetAPIReader(),
 			Cluster: cluster, Shim: o.Shim, Observe: o.Observe, Events: o.Events,
 			Logger: o.Logger}),

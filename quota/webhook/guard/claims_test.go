@@ -71,7 +71,7 @@ func TestVMsWithoutALauncher(t *testing.T) {
 			w := newWorld(t, namespace(), quiet(), kubevirtObject(), test.other("a"),
 				test.other("b"), test.other("c"))
 			why := []string{"VirtualMachine web does not fit",
-				"claimed by 3 VMs that start or grow"}
+				"claimed by 3 pods that start or grow"}
 			if test.fits {
 				why = nil
 			}

@@ -54,8 +54,8 @@ func TestDocumentedWebhooks(t *testing.T) {
 			}
 		}
 	}
-	if found != 6 {
-		t.Errorf("install.yaml has %d webhooks, want 6", found)
+	if found != 8 {
+		t.Errorf("install.yaml has %d webhooks, want 8", found)
 	}
 }
 
@@ -96,6 +96,7 @@ func TestDocumentedMessages(t *testing.T) {
 			namespace(shareKey, `{"limitsCpuPercent":75}`))},
 		{guard.NewVM(idle.guard), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))},
 		{guard.NewLauncher(busy.guard), pod},
+		{guard.NewPod(busy.guard), ask(t, admissionv1.Create, nil, plain("web", "9Gi"))},
 	} {
 		message := of.guard.Handle(t.Context(), of.request).Result.Message
 		if message == "" || !strings.Contains(docs, "    "+message+"\n") {

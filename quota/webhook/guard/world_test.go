@@ -201,5 +201,6 @@ func (w *world) handlers() map[string]admission.Handler {
 		"quota": guard.NewQuota(w.guard), "namespace": guard.NewNamespace(w.guard),
 		"VM":      guard.NewVM(w.guard),
 		"restore": guard.NewRestore(w.guard), "launcher": guard.NewLauncher(w.guard),
+		"pod": guard.NewPod(w.guard),
 	}
 }

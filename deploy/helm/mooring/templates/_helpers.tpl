@@ -131,7 +131,7 @@ capabilities:
   {{- end }}
 {{- end }}
 
-{{/* The common fields of webhooks: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY). */}}
+{{/* The common fields of webhooks: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY), and "reserved" for namespaces with reservations only. */}}
 {{- define "mooring.webhook" -}}
 {{- with index . 0 -}}
 clientConfig:
@@ -141,6 +141,10 @@ clientConfig:
     path: {{ index $ 1 }}
 namespaceSelector:
   {{- include "mooring.excluded" (list . .Values.webhooks.excludedNamespaces) | nindent 2 }}
+  {{- if gt (len $) 4 }}
+  matchLabels:
+    reserved.quota.mooring.dev: "true"
+  {{- end }}
 matchPolicy: Equivalent
 failurePolicy: {{ index $ 3 }}
 timeoutSeconds: {{ .Values.webhooks.timeoutSeconds }}
