@@ -135,11 +135,9 @@ func (w *vmWaiter) poll(ctx context.Context) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var s api.ResizeStatus
-	text := vm.Annotations[api.ResizeStatusKey]
-	if json.Unmarshal([]byte(text), &s) != nil || !w.isAbout(s) ||
-		s.Reason == api.ResizeInvalid && text == w.before {
-		return false, nil // the controller has not answered yet
+	s, answered := w.answer(vm.Annotations[api.ResizeStatusKey])
+	if !answered {
+		return false, nil
 	}
 	if line := fmt.Sprintf("%s: %s", s.Reason, s.Message); line != w.shown {
 		w.shown = line
@@ -152,6 +150,13 @@ func (w *vmWaiter) poll(ctx context.Context) (over bool, err error) {
 		return true, errors.New("the VM could not be resized")
 	}
 	return false, nil
+}
+
+// answer reads the controller's status, unless it is older than the request.
+func (w *vmWaiter) answer(text string) (s api.ResizeStatus, answered bool) {
+	err := json.Unmarshal([]byte(text), &s)
+	old := s.Reason == api.ResizeInvalid && text == w.before
+	return s, err == nil && w.isAbout(s) && !old
 }
 
 // isAbout reports whether a status is about the requested size. A status of invalid annotations

@@ -79,7 +79,7 @@ func TestHelpHasExitCodes(t *testing.T) {
 var helpFlag = regexp.MustCompile(`(?m)^  -([a-z-]+)`)
 
 func TestFlagsInReference(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reference/programs.md")
+	text, err := os.ReadFile("../../docs/reference/mooring-hook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestFlagsInReference(t *testing.T) {
 		}
 		for _, flag := range flags {
 			if !strings.Contains(section, "\n| `--"+flag[1]+"` | ") {
-				t.Errorf("docs/reference/programs.md lacks --%s of %s", flag[1], command)
+				t.Errorf("docs/reference/mooring-hook.md lacks --%s of %s", flag[1], command)
 			}
 		}
 	}
@@ -104,12 +104,12 @@ func TestFlagsInReference(t *testing.T) {
 		"| `--interval` | `" + heartbeat.DefaultInterval.String() + "` |",
 	} {
 		if !strings.Contains(string(text), want) {
-			t.Errorf("docs/reference/programs.md lacks %q", want)
+			t.Errorf("docs/reference/mooring-hook.md lacks %q", want)
 		}
 	}
 	for _, code := range []int{exitDone, exitFailed, exitUsage, exitTimeout, exitNoDirectory} {
 		if !strings.Contains(string(text), fmt.Sprintf("\n| %d | ", code)) {
-			t.Errorf("docs/reference/programs.md lacks exit code %d", code)
+			t.Errorf("docs/reference/mooring-hook.md lacks exit code %d", code)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
 
-const gateHelp = `Answers libvirt as a hook of its QEMU driver. It refuses the start of a domain with a
-name in the node policy's lifecycle.libvirt.requireOwner, unless a pod with an active
+const gateHelp = `Answers libvirt as a hook of its QEMU driver. It refuses the start of a domain
+with a name in the node policy's lifecycle.libvirt.requireOwner, unless a pod with an active
 launcher declares the domain. libvirt runs a copy of this program, installed by
 mooring node configure, and passes the domain's definition on standard input.
 

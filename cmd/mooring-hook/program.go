@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/prestop"
 )
 
-// The exit codes, see docs/reference/programs.md.
+// The exit codes, see docs/reference/mooring-hook.md.
 const (
 	exitDone        = 0 // the VM is gone, or the heartbeat ended with SIGTERM
 	exitFailed      = 1

@@ -1,8 +1,10 @@
 package gate
 
 const (
-	// HookPath and ConfigPath are the places of an installed hook and of its configuration.
-	HookPath   = "/etc/libvirt/hooks/qemu.d/50-mooring"
+	// HookPath is the place of an installed hook.
+	HookPath = "/etc/libvirt/hooks/qemu.d/50-mooring"
+
+	// ConfigPath is the place of its configuration.
 	ConfigPath = "/etc/libvirt/hooks/mooring-gate.json"
 
 	// StatePath is the place of the agent's state.

@@ -26,7 +26,7 @@ func processAlive(pid int, ticks uint64) (bool, error) {
 // runs reads a line of proc_pid_stat(5). The process chooses field 2, its command name, which may
 // contain spaces and parentheses. So the fields count from the last closing parenthesis.
 func runs(stat string, ticks uint64) (bool, error) {
-	const state, start = 3 - 3, 22 - 3 // the first field after the name is field 3
+	const state, start = 0, 19 // fields 3 and 22 of the page
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
 	if len(fields) <= start {
 		return false, fmt.Errorf("stat line %.80q: want a start time", stat)
@@ -35,7 +35,7 @@ func runs(stat string, ticks uint64) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("stat line: start time: %w", err)
 	}
-	return started == ticks && !strings.Contains("ZXx", fields[state]), nil
+	return started == ticks && !strings.ContainsAny(fields[state], "ZXx"), nil
 }
 
 // Now returns the time since the node's boot.

@@ -29,8 +29,8 @@ func CacheOptions() cache.Options {
 }
 
 // trimOther trims objects other than pods. Of a NodeState, package nodepolicy needs the report about
-// the policy and its age, and package resizevm the sizes of VMs. A rule by kind for VMIs would fail without KubeVirt,
-// because the cache requires that the API server serves the kind of each rule.
+// the policy and its age, and package resizevm the sizes of VMs. A rule by kind for VMIs would fail
+// without KubeVirt, because the cache requires that the API server serves the kind of each rule.
 func trimOther(o any) (any, error) {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -42,7 +43,8 @@ func (c Config) judgeOther(ctx context.Context, r admission.Request, admitted *p
 		return err
 	}
 	err = c.admitPod(ctx, r, *want, admitted)
-	if _, refused := err.(refusal); err == nil || refused {
+	var refused refusal
+	if err == nil || errors.As(err, &refused) {
 		return err
 	}
 	return refuse("Mooring could not check pod %s against the quota reserved for live migrations: "+

@@ -131,7 +131,8 @@ capabilities:
   {{- end }}
 {{- end }}
 
-{{/* The common fields of webhooks: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY), and "reserved" for namespaces with reservations only. */}}
+{{/* The common fields of webhooks: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY). A fifth
+element "reserved" limits the webhook to namespaces with reservations. */}}
 {{- define "mooring.webhook" -}}
 {{- with index . 0 -}}
 clientConfig:
