@@ -22,6 +22,10 @@ func TestRingOverflows(t *testing.T) {
 	}
 	r := record(t, tracker)
 	r.waitFor(func(e Event) bool { return e.Kind == Lost }, "an event Lost")
+	eventually(t, func() bool { // otherwise Resync may see the new program before its event
+		p, ok := find(t, tracker, last)
+		return ok && p.File.Name == "sleep"
+	}, "the execution of sleep")
 	if changes, err := tracker.Resync(); err != nil || len(changes.Found)+len(changes.Gone) != 0 {
 		t.Errorf("changes: %+v, %v, want none: the map was right", changes, err)
 	}

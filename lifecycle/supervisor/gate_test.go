@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,19 +12,33 @@ import (
 )
 
 // published keeps the owners that a supervisor published last.
-type published struct{ owners []gate.Owner }
+type published struct {
+	mu  sync.Mutex
+	all []gate.Owner
+}
+
+func (p *published) owners() []gate.Owner {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all
+}
 
 func (p *published) change(c *supervisor.Config) {
-	c.PublishOwners = func(owners []gate.Owner) { p.owners = owners }
+	c.PublishOwners = func(owners []gate.Owner) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.all = owners
+	}
 	c.RequiresOwner = func(domain string) bool { return domain == "one" }
 }
 
 // expect fails the test unless the only published owner is inactive for this reason; empty: active.
 func (p *published) expect(t *testing.T, inactive string) {
 	t.Helper()
-	if len(p.owners) != 1 || (p.owners[0].Inactive == "") != (inactive == "") ||
-		!strings.Contains(p.owners[0].Inactive, inactive) {
-		t.Fatalf("owners %+v, want one that is inactive: %q", p.owners, inactive)
+	owners := p.owners()
+	if len(owners) != 1 || (owners[0].Inactive == "") != (inactive == "") ||
+		!strings.Contains(owners[0].Inactive, inactive) {
+		t.Fatalf("owners %+v, want one that is inactive: %q", owners, inactive)
 	}
 }
 
@@ -39,7 +54,7 @@ func TestOwnersForTheGate(t *testing.T) {
 		p.expect(t, "no heartbeat")
 		r.heartbeat(l)
 		p.expect(t, "")
-		owner, now := p.owners[0], r.config.Clock.Now()
+		owner, now := p.owners()[0], r.config.Clock.Now()
 		want := gate.Owner{Domain: "one", Pod: "vms/vm", PID: l.process.PID,
 			Ticks: l.process.Ticks(), HeartbeatUntil: time.Duration(now.Add(watchdog))}
 		if owner != want {
@@ -59,8 +74,8 @@ func TestEndedOwnerForTheGate(t *testing.T) {
 		p.expect(t, "SIGKILL")
 		r.config.Registry.RemoveContainer(l.Container.ID)
 		r.advance(time.Minute)
-		if len(p.owners) != 0 {
-			t.Errorf("owners %+v after the tie's end", p.owners)
+		if owners := p.owners(); len(owners) != 0 {
+			t.Errorf("owners %+v after the tie's end", owners)
 		}
 	})
 }
