@@ -14,7 +14,7 @@ import (
 
 // call runs f in a goroutine of its own, because calls of libvirt cannot be interrupted. It returns
 // early if ctx ends or the link is lost. f then runs on.
-func (c *connection) call(ctx context.Context, f func(*link) error) error {
+func (c *connection) call(ctx context.Context, f func(*session) error) error {
 	l, err := c.acquireLink()
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (c *connection) call(ctx context.Context, f func(*link) error) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		err := l.classified(f(l))
+		err := l.run(f)
 		l.calls.Done()
 		<-l.slots
 		done <- err
@@ -67,32 +67,18 @@ func (c *connection) acquireLink() (*link, error) {
 	return c.link, nil
 }
 
-// classified is the function classified, and also detects a broken connection behind an error of
-// another kind.
-func (l *link) classified(err error) error {
-	if err == nil {
-		return nil
-	}
-	err = classified(err)
-	alive, broken := l.conn.IsAlive()
-	if (broken != nil || !alive) && !errors.Is(err, virt.ErrConnection) {
-		return fmt.Errorf("%w: %w", virt.ErrConnection, err)
-	}
-	return err
-}
-
 // Domain finds a domain.
 func (c *connection) Domain(ctx context.Context, nameOrUUID string) (virt.Domain, error) {
 	var found *domain
-	err := c.call(ctx, func(l *link) error {
-		d, err := l.conn.LookupDomainByUUIDString(nameOrUUID)
+	err := c.call(ctx, func(s *session) error {
+		d, err := s.conn.LookupDomainByUUIDString(nameOrUUID)
 		if err != nil && hasCode(err, libvirt.ERR_NO_DOMAIN, libvirt.ERR_INVALID_ARG) {
-			d, err = l.conn.LookupDomainByName(nameOrUUID)
+			d, err = s.conn.LookupDomainByName(nameOrUUID)
 		}
 		if err != nil {
 			return err
 		}
-		found, err = c.newDomain(d)
+		found, err = c.newDomain(s, d)
 		return err
 	})
 	if err != nil {
@@ -104,11 +90,11 @@ func (c *connection) Domain(ctx context.Context, nameOrUUID string) (virt.Domain
 // Domains lists all domains.
 func (c *connection) Domains(ctx context.Context) ([]virt.Domain, error) {
 	var found []virt.Domain
-	err := c.call(ctx, func(l *link) error {
-		all, err := l.conn.ListAllDomains(0)
+	err := c.call(ctx, func(s *session) error {
+		all, err := s.conn.ListAllDomains(0)
 		var errs []error
 		for i := range all {
-			d, err := c.newDomain(&all[i])
+			d, err := c.newDomain(s, &all[i])
 			found, errs = append(found, d), append(errs, err)
 		}
 		return errors.Join(append(errs, err)...)
@@ -119,15 +105,17 @@ func (c *connection) Domains(ctx context.Context) ([]virt.Domain, error) {
 	return found, nil
 }
 
-// newDomain makes a domain from libvirt's handle and frees the handle: a domain outlives the link.
-func (c *connection) newDomain(d *libvirt.Domain) (*domain, error) {
+// newDomain makes a domain from libvirt's handle and frees the handle: a domain outlives the session.
+func (c *connection) newDomain(s *session, d *libvirt.Domain) (*domain, error) {
 	defer func() { _ = d.Free() }()
 	uuid, err := d.GetUUIDString()
 	if err != nil {
 		return nil, err
 	}
 	name, err := d.GetName()
-	return &domain{c: c, uuid: uuid, name: name, startID: startID(d)}, err
+	found := &domain{c: c, uuid: uuid, name: name, startID: startID(d)}
+	s.link.noteStart(uuid, found.startID)
+	return found, err
 }
 
 // startID returns the ID of a running domain, or 0. libvirt assigns a new ID to each start,

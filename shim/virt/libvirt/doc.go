@@ -22,8 +22,7 @@
 // # Calls that hang
 //
 // libvirt's calls cannot be interrupted. Each runs in a goroutine that stays until libvirt answers,
-// even after the caller's context ends. At most [Options.MaxCalls] run at a time. More callers
-// wait for a free slot or for their context. For each domain at most one query to the guest agent
-// runs at a time. With a libvirt older than 10.3 calls run one at a time, so a call that hangs with
-// one QEMU blocks the calls for all others.
+// even after the caller's context ends. At most [Options.MaxCalls] run at a time, each in a
+// connection of its own. More callers wait for a free slot or for their context. For each domain at
+// most one query to the guest agent runs at a time.
 package libvirt

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// domain is a domain on any link. Each link looks it up once.
+// domain is a domain on any link. Each session looks it up once.
 type domain struct {
 	c          *connection
 	uuid, name string
@@ -27,23 +27,23 @@ func (d *domain) withHandle(
 	action string,
 	f func(*libvirt.Domain) error,
 ) error {
-	return d.withLink(ctx, action, func(_ *link, handle *libvirt.Domain) error {
+	return d.withSession(ctx, action, func(_ *session, handle *libvirt.Domain) error {
 		return f(handle)
 	})
 }
 
-// withLink is withHandle with the handle's connection.
-func (d *domain) withLink(
+// withSession is withHandle with the handle's session.
+func (d *domain) withSession(
 	ctx context.Context,
 	action string,
-	f func(*link, *libvirt.Domain) error,
+	f func(*session, *libvirt.Domain) error,
 ) error {
-	err := d.c.call(ctx, func(l *link) error {
-		handle, err := l.handle(d.uuid)
+	err := d.c.call(ctx, func(s *session) error {
+		handle, err := s.handle(d.uuid)
 		if err != nil {
 			return err
 		}
-		return asNotRunning(handle, f(l, handle))
+		return asNotRunning(handle, f(s, handle))
 	})
 	if err != nil {
 		return fmt.Errorf("domain %s: %s: %w", d.name, action, err)

@@ -86,11 +86,13 @@ func (l *link) registrations() map[string]func(domainFunc) (int, error) {
 	}
 }
 
-// onLifecycle also replaces the link's handle when the domain starts.
+// onLifecycle also notes each start of a domain.
 func (l *link) onLifecycle(f domainFunc) libvirt.DomainEventLifecycleCallback {
 	return func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
 		if e.Event == libvirt.DOMAIN_EVENT_STARTED {
-			l.replaceHandle(d)
+			if uuid, err := d.GetUUIDString(); err == nil { // only an invalid handle has no UUID
+				l.noteStart(uuid, startID(d))
+			}
 		}
 		f(d)
 	}

@@ -4,8 +4,6 @@ package libvirt
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,11 +13,11 @@ import (
 // missed is the number of probe intervals without an answer after which a link is lost.
 const missed = 3
 
-// link is one connection of libvirt, from its opening to its loss.
+// link is a connection of libvirt for events, with sessions for calls, from its opening to its loss.
 type link struct {
 	uri   string
-	conn  *libvirt.Connect
-	slots chan struct{} // one element for each call that has not returned
+	conn  *libvirt.Connect // for events
+	slots chan struct{}    // one element for each call that has not returned
 
 	lost     chan struct{} // closed when the connection is
 	loseOnce sync.Once
@@ -27,10 +25,11 @@ type link struct {
 
 	bandwidth bandwidthReader
 
-	mu           sync.Mutex
-	handles      map[string]*libvirt.Domain // by UUID, each with the ID of its start
-	staleHandles []*libvirt.Domain          // of earlier starts; calls may still use them
-	callbacks    []int
+	callbacks []int
+
+	mu     sync.Mutex
+	idle   []*session
+	starts map[string]uint // the last known start of each domain, by UUID
 }
 
 // connect blocks until libvirt answers, without a time limit.
@@ -40,11 +39,11 @@ func connect(uri string, o Options, onEvent func(uuid, event string)) (*link, er
 		return nil, classified(err)
 	}
 	l := &link{
-		uri:     uri,
-		conn:    conn,
-		slots:   make(chan struct{}, concurrentCalls(o.MaxCalls)),
-		lost:    make(chan struct{}),
-		handles: map[string]*libvirt.Domain{},
+		uri:    uri,
+		conn:   conn,
+		slots:  make(chan struct{}, o.MaxCalls),
+		lost:   make(chan struct{}),
+		starts: map[string]uint{},
 	}
 	if err := l.prepare(o.ProbeInterval, onEvent); err != nil {
 		l.close()
@@ -70,7 +69,7 @@ func (l *link) prepare(probe time.Duration, onEvent func(uuid, event string)) er
 }
 
 // watch loses the link when libvirt hangs. While calls run, it probes libvirt once per interval and
-// waits for three intervals. libvirt's own keep-alive messages are unsafe: see [concurrentCalls].
+// waits for three intervals. libvirt's own keep-alive messages are unsafe: see [session].
 func (l *link) watch(interval time.Duration) {
 	defer l.calls.Done()
 	tick := time.NewTicker(interval)
@@ -109,44 +108,28 @@ func (l *link) answers(within time.Duration) bool {
 
 func (l *link) lose() { l.loseOnce.Do(func() { close(l.lost) }) }
 
-// handle returns libvirt's handle of a domain. The link owns it.
-func (l *link) handle(uuid string) (*libvirt.Domain, error) {
+// noteStart stores the ID of a domain's start. A lookup for it could block for as long as a QEMU
+// hangs. IDs grow with each start, so an event that comes late changes nothing.
+func (l *link) noteStart(uuid string, id uint) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d, ok := l.handles[uuid]; ok {
-		return d, nil
-	}
-	d, err := l.conn.LookupDomainByUUIDString(uuid)
-	if err != nil {
-		return nil, err
-	}
-	l.handles[uuid] = d
-	return d, nil
+	l.starts[uuid] = max(l.starts[uuid], id)
 }
 
-// replaceHandle stores the handle from a start event. It carries the ID of the new start. A lookup
-// for that ID could block for as long as a QEMU hangs.
-func (l *link) replaceHandle(d *libvirt.Domain) {
-	uuid, err := d.GetUUIDString()
-	if err != nil {
-		return // only an invalid handle has no UUID
-	}
+// start returns the ID of a domain's last known start, or 0.
+func (l *link) start(uuid string) uint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	previous, ok := l.handles[uuid]
-	if !ok || d.Ref() != nil {
-		return
-	}
-	l.handles[uuid], l.staleHandles = d, append(l.staleHandles, previous)
+	return l.starts[uuid]
 }
 
-// close closes the connection after all running calls have returned and watch has ended. It ignores
-// errors, because the connection may be lost already.
+// close closes the connections after all running calls have returned and watch has ended. It
+// ignores errors, because the connections may be lost already.
 func (l *link) close() {
 	l.lose()
 	l.calls.Wait()
-	for _, d := range slices.AppendSeq(l.staleHandles, maps.Values(l.handles)) {
-		_ = d.Free()
+	for s := l.takeIdle(); s != nil; s = l.takeIdle() {
+		s.close()
 	}
 	// Each callback keeps a reference to the connection.
 	for _, id := range l.callbacks {

@@ -18,8 +18,8 @@ type Options struct {
 	// answer. After three intervals without one the connection counts as lost. Default: 5 s.
 	ProbeInterval time.Duration
 
-	// MaxCalls is the number of concurrent calls in one connection. Default: 16. With a libvirt older
-	// than 10.3 it is 1, because that client library can crash otherwise.
+	// MaxCalls is the number of concurrent calls. Each needs a connection of libvirt of its own, which
+	// stays open for later calls. Default: 16.
 	MaxCalls int
 
 	// AgentTimeout is the time State waits for the guest agent. Default: 2 s.

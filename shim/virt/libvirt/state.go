@@ -11,12 +11,12 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Phase reads the state only, which libvirt answers without waiting for other calls. The ID in the
-// link's handle identifies the start of the domain.
+// Phase reads the state only, which libvirt answers without waiting for other calls. The
+// link knows the last start of the domain.
 func (d *domain) Phase(ctx context.Context) (virt.Phase, error) {
 	var phase virt.Phase
-	err := d.withHandle(ctx, "read its phase", func(handle *libvirt.Domain) (err error) {
-		if start := startID(handle); d.startID != 0 && start != 0 && start != d.startID {
+	err := d.withSession(ctx, "read its phase", func(s *session, handle *libvirt.Domain) (err error) {
+		if start := s.link.start(d.uuid); d.startID != 0 && start != 0 && start != d.startID {
 			return fmt.Errorf("%w: the domain was restarted", virt.ErrNoDomain)
 		}
 		phase, err = readPhase(handle)
@@ -67,8 +67,8 @@ func (d *domain) readState(ctx context.Context) (s virt.State, hasAgent bool, er
 		virt.State
 		hasAgent bool
 	}
-	err = d.withLink(ctx, "read its state", func(l *link, handle *libvirt.Domain) (err error) {
-		got.State, got.hasAgent, err = readHandleState(l, handle)
+	err = d.withSession(ctx, "read its state", func(s *session, handle *libvirt.Domain) (err error) {
+		got.State, got.hasAgent, err = readHandleState(s.link, handle)
 		return err
 	})
 	if err != nil {
@@ -183,8 +183,8 @@ func (d *domain) onlineVCPUs(ctx context.Context) int {
 	defer cancel()
 	answer := d.c.agentCalls.DoChan(d.uuid, func() (any, error) {
 		var n int32
-		err := d.c.call(context.WithoutCancel(ctx), func(l *link) error {
-			handle, err := l.handle(d.uuid)
+		err := d.c.call(context.WithoutCancel(ctx), func(s *session) error {
+			handle, err := s.handle(d.uuid)
 			if err == nil {
 				n, err = handle.GetVcpusFlags(libvirt.DOMAIN_VCPU_GUEST)
 			}
