@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -82,10 +83,32 @@ func selectedBy(t *testing.T, hook map[string]any) string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		all = append(all, code(key+": "+labels[key]))
 	}
+	if leftOut := leftOutLabels(t, hook); len(leftOut) > 0 {
+		return "all but " + strings.Join(leftOut, ", ")
+	}
 	if len(all) == 0 {
 		return "all"
 	}
 	return strings.Join(all, ", ")
+}
+
+// leftOutLabels returns the labels of the objects that a webhook does not receive.
+func leftOutLabels(t *testing.T, hook map[string]any) (all []string) {
+	t.Helper()
+	expressions, _, err := unstructured.NestedSlice(hook, "objectSelector", "matchExpressions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range expressions {
+		expression := e.(map[string]any)
+		if expression["operator"] != "NotIn" {
+			t.Fatalf("%s: objects %v", hook["name"], expression)
+		}
+		for _, value := range expression["values"].([]any) {
+			all = append(all, code(fmt.Sprintf("%s: %s", expression["key"], value)))
+		}
+	}
+	return all
 }
 
 func code(text string) string { return "`" + text + "`" }
