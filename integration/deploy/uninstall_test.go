@@ -182,7 +182,7 @@ remove ValidatingAdmissionPolicyBinding mooring-quota-annotations: done
 remove ValidatingAdmissionPolicyBinding mooring-vm-annotations: done
 restore ResourceQuota NAMESPACE/default: pods 4 -> 3: done
 remove MigrationReservation NAMESPACE/uid-1 of migration migration (quotas may refuse its pods): done
-clear the computed annotations of namespace NAMESPACE: done
+clear the computed annotations and label of namespace NAMESPACE: done
 `, "NAMESPACE", u.namespace)
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubetest "github.com/mooring-vm/mooring/integration/kube"
+	"github.com/mooring-vm/mooring/quota"
 )
 
 // policies returns the names of the admission policies. Each has a binding of the same name.
@@ -214,6 +215,10 @@ func checkExcluded(t *testing.T, name string, selector any, namespace string) {
 		"key": "kubernetes.io/metadata.name", "operator": "NotIn",
 		"values": []any{"kube-system", system, namespace},
 	}}}
+	switch name {
+	case "pods.guard.mooring.dev", "resizes.guard.mooring.dev":
+		want["matchLabels"] = map[string]any{quota.ReservedLabel: "true"}
+	}
 	if diff := cmp.Diff(any(want), selector); diff != "" {
 		t.Errorf("%s: namespaces (-want +got):\n%s", name, diff)
 	}

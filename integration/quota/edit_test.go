@@ -12,7 +12,8 @@ import (
 )
 
 // During a migration, an administrator lowers one limit of a quota filled by one launcher, and
-// removes another limit.
+// removes another limit. The source launcher still takes more than the lowered limit, and the target
+// has room beside it.
 func testLimitsEdited(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("limits.cpu", "64", "limits.memory", "64Gi", "requests.cpu", "64",
 		"requests.memory", "64Gi", "pods", "64"))
@@ -42,7 +43,9 @@ func testLimitsEdited(t *testing.T, c *kubevirttest.Cluster) {
 		q.Spec.Hard[corev1.ResourceLimitsMemory] = edited[corev1.ResourceLimitsMemory]
 		delete(q.Spec.Hard, corev1.ResourceRequestsCPU)
 	})
-	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(edited, r))
+	raised := plus(edited, r)
+	raised[corev1.ResourceLimitsMemory] = times(launcher, 2)[corev1.ResourceLimitsMemory]
+	awaitHard(t, c, ns, kubevirttest.QuotaName, raised)
 	m.GoOn(t)
 	m.Await(t, virtv1.MigrationSucceeded)
 	awaitClean(t, c, ns, kubevirttest.QuotaName, edited)

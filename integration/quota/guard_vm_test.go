@@ -133,10 +133,11 @@ func TestReservedQuotaIsKept(t *testing.T) {
 	// only virt-controller may set this label
 	launcher.Labels[kubevirtv1.MigrationJobLabel] = r.Name
 	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "launchers.guard.mooring.dev")
-	// without it the pod is no launcher, and only the quota counts it
+	// without it the pod is no launcher
 	delete(launcher.Labels, kubevirtv1.AppLabel)
 	delete(launcher.Labels, kubevirtv1.MigrationJobLabel)
-	wantPass(t, c.Client.Create(t.Context(), launcher.DeepCopy(), client.DryRunAll))
+	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "pods.guard.mooring.dev",
+		"exceeded quota", "reserved for 1 migration")
 
 	start()
 	m.Await(t, kubevirtv1.MigrationSucceeded)

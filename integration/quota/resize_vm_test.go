@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func TestResizeVM(t *testing.T) {
 	c, _ := startServing(t, "--shim-image=registry.test/mooring-shim:v1", "--resize-vms")
 	setKubeVirtVersion(t, c)
 	awaitWebhookCalled(t, c)
-	ns := c.Namespace(t, list("requests.memory", "6Gi", "requests.cpu", "4"))
+	ns := c.Namespace(t, list("requests.memory", "4Gi", "requests.cpu", "4"))
 	vm := newVM(ns, "db", virtv1.RunStrategyAlways)
 	vm.Spec.Template.ObjectMeta.Annotations = map[string]string{api.InjectSidecarKey: "true"}
 	if err := c.Client.Create(t.Context(), vm); err != nil {
@@ -40,7 +41,7 @@ func TestResizeVM(t *testing.T) {
 	first := onlyLauncher(t, c, vm)
 	memory := requestOf(&first, corev1.ResourceMemory)
 
-	askSize(t, c, vm, "64Gi")
+	askSize(t, c, vm, "4Gi")
 	awaitResizeStatus(t, c, vm, api.ResizeNoQuota)
 	same := onlyLauncher(t, c, vm)
 	if got := requestOf(&same, corev1.ResourceMemory); got.Cmp(memory) != 0 {
@@ -158,7 +159,8 @@ func reportSize(t *testing.T, c *kubevirttest.Cluster, pod *corev1.Pod, memory i
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Client.Delete(t.Context(), object.DeepCopy()); err != nil {
+		ctx := context.WithoutCancel(t.Context())
+		if err := c.Client.Delete(ctx, object.DeepCopy()); err != nil {
 			t.Error(err)
 		}
 	})
