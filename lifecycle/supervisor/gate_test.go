@@ -61,7 +61,7 @@ func TestOwnersForTheGate(t *testing.T) {
 			t.Errorf("owner %+v, want %+v", owner, want)
 		}
 		r.requestStop(l)
-		p.expect(t, "requests the stop")
+		p.expect(t, "requested the stop")
 	})
 }
 

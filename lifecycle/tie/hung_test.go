@@ -1,9 +1,11 @@
 package tie_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
@@ -61,4 +63,45 @@ func TestHungLauncher(t *testing.T) {
 			{99, timePassed, "Registered", ""},
 		}},
 	})
+}
+
+// After a hang, a live launcher may start its VM again. After a stop request it may not, also if a
+// VM process has started meanwhile.
+func TestInactive(t *testing.T) {
+	hung := []event{
+		{0, launcherStarted, "", ""}, {15, due{}, "", ""}, {16, nothingFound{}, "", ""},
+	}
+	stopped := []event{
+		{0, launcherStarted, "", ""}, {1, stopRequested, "", ""}, {2, nothingFound{}, "", ""},
+	}
+	for name, c := range map[string]struct {
+		events   []event
+		phase    agentapi.Phase
+		inactive string
+	}{
+		"the launcher hangs": {hung[:2], agentapi.PhaseDraining, "launcher hangs"},
+		"it has recovered": {
+			append(hung, event{17, heartbeat, "", ""}), agentapi.PhaseDone, "",
+		},
+		"stop requested": {stopped[:2], agentapi.PhaseDraining, "requested the stop"},
+		"stop confirmed": {stopped, agentapi.PhaseDone, "requested the stop"},
+		"a VM starts late": {
+			append(stopped, event{3, heartbeat, "", ""}, event{3, nodeStarts, "", ""}),
+			agentapi.PhaseActive, "requested the stop",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			current := newTie(enforceTerms())
+			for _, e := range c.events {
+				now, in := e.input(t, current, current.PendingScan())
+				current, _ = tie.Step(current, now, in)
+			}
+			got := current.Inactive()
+			if current.Phase != c.phase || (got == "") != (c.inactive == "") ||
+				!strings.Contains(got, c.inactive) {
+				t.Errorf("phase %s, inactive: %q; want %s, %q", current.Phase, got, c.phase,
+					c.inactive)
+			}
+		})
+	}
 }

@@ -218,9 +218,9 @@ func (t *Tie) Inactive() string {
 		return "its launcher has ended: " + t.LauncherGone
 	case t.LauncherProcess == nil:
 		return "the agent does not know its launcher process yet; try again"
-	case t.StopRequested:
+	case t.StopRequested || t.StopConfirmed:
 		return "the pod has requested the stop of its VM"
-	case t.draining():
+	case t.Phase == agentapi.PhaseDraining:
 		return "the agent ends its VMs: " + t.Why
 	case t.Terms.Watchdog > 0 && !t.Heartbeat.Seen:
 		return "its launcher has sent no heartbeat yet"
