@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle/gate"
-	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
 // publishOwners publishes the launchers that declare a domain, in a stable order.
@@ -18,7 +17,7 @@ func (s *Supervisor) publishOwners() {
 	var owners []gate.Owner
 	for _, t := range s.ties {
 		if t.Launcher.Domain != "" {
-			owners = append(owners, ownerOf(&t.Tie))
+			owners = append(owners, ownerOf(t))
 		}
 	}
 	slices.SortFunc(owners, func(a, b gate.Owner) int {
@@ -27,8 +26,9 @@ func (s *Supervisor) publishOwners() {
 	s.PublishOwners(owners)
 }
 
-// ownerOf returns the launcher of a tie for the start gate.
-func ownerOf(t *tie.Tie) gate.Owner {
+// ownerOf returns the launcher of a tie for the start gate. It does not use the tie's heartbeat:
+// after a restart of the agent that is younger than the launcher's last one.
+func ownerOf(t *managedTie) gate.Owner {
 	pod := t.Launcher.Pod
 	o := gate.Owner{
 		Domain: t.Launcher.Domain, Pod: pod.Namespace + "/" + pod.Name, Inactive: t.Inactive(),
@@ -37,7 +37,10 @@ func ownerOf(t *tie.Tie) gate.Owner {
 		o.PID, o.Ticks = p.PID, p.Ticks()
 	}
 	if t.Terms.Watchdog > 0 {
-		o.HeartbeatUntil = time.Duration(t.Heartbeat.At.Add(t.Terms.Watchdog))
+		o.HeartbeatUntil = time.Duration(t.heartbeatAt.Add(t.Terms.Watchdog))
+		if o.Inactive == "" && t.heartbeatAt == 0 {
+			o.Inactive = "the agent has observed no heartbeat of its launcher since the agent's start"
+		}
 	}
 	return o
 }

@@ -4,9 +4,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle/gate"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
@@ -63,6 +65,39 @@ func TestOwnersForTheGate(t *testing.T) {
 		r.requestStop(l)
 		p.expect(t, "requested the stop")
 	})
+}
+
+// A supervisor does not know the age of a heartbeat from before its start. For the gate such a
+// heartbeat does not count.
+func TestOldHeartbeatForTheGate(t *testing.T) {
+	for name, interrupt := range map[string]func(*rig, launcher){
+		"restart": func(r *rig, _ launcher) { r.stop(); r.start() },
+		"restart without a store": func(r *rig, l launcher) {
+			r.stop()
+			r.config.Store = &lifecycletest.Store{}
+			r.start()
+			r.LauncherStarted(l.Launcher)
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p published
+			inBubble(t, p.change, func(r *rig) {
+				l := r.launch("vm", func(l *registry.Launcher) {
+					withDomain(l)
+					withWatchdog(l)
+				})
+				r.heartbeat(l)
+				p.expect(r.t, "")
+				r.advance(time.Hour)
+				interrupt(r, l)
+				r.advance(time.Second)
+				p.expect(r.t, "no heartbeat")
+				r.heartbeat(l)
+				p.expect(r.t, "")
+			})
+		})
+	}
 }
 
 func TestEndedOwnerForTheGate(t *testing.T) {

@@ -21,7 +21,8 @@ func (s *Supervisor) Register(l registry.Launcher, cgroup string) error {
 	heartbeat := s.clearStopRequest(l.Pod.UID)
 	s.enqueue(func(ctx context.Context) {
 		if s.ties[l.Container.ID] == nil {
-			s.addLauncher(l).lastHeartbeat = heartbeat
+			t := s.addLauncher(l)
+			t.lastHeartbeat, t.podDirRead = heartbeat, true
 		}
 		if group != 0 && err == nil {
 			s.setGroup(ctx, s.ties[l.Container.ID], cgroup, group)

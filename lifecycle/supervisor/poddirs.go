@@ -38,7 +38,8 @@ func (s *Supervisor) readAllPodDirs() {
 	}
 }
 
-// readPodDir reads heartbeat and stop request of a pod, and steps its tie.
+// readPodDir reads heartbeat and stop request of a pod, and steps its tie. A heartbeat of the first
+// read excuses the launcher, but its time is unknown.
 func (s *Supervisor) readPodDir(t *managedTie) {
 	if s.PodDirs == nil || !s.isCurrent(t) {
 		return
@@ -50,8 +51,12 @@ func (s *Supervisor) readPodDir(t *managedTie) {
 	}
 	if !touched.Heartbeat.Equal(t.lastHeartbeat) {
 		t.lastHeartbeat = touched.Heartbeat
+		if t.podDirRead {
+			t.heartbeatAt = s.Clock.Now()
+		}
 		s.step(t, tie.HeartbeatSeen{})
 	}
+	t.podDirRead = true
 	if touched.StopRequested && !t.StopRequested && s.isCurrent(t) {
 		s.step(t, tie.StopRequested{})
 	}

@@ -115,6 +115,8 @@ type managedTie struct {
 	othersUnknown   bool          // an unknown launcher may have declared the same domain
 	keepUntil       host.Boottime // for a tie that is over
 	lastHeartbeat   time.Time     // mtime of the pod's file, only for comparison
+	podDirRead      bool          // lastHeartbeat is set
+	heartbeatAt     host.Boottime // the last observed heartbeat; 0: none
 	claimReported   bool          // another launcher has the domain, and an Event says so
 }
 

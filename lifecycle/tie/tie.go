@@ -211,7 +211,7 @@ func (t *Tie) heartbeatExpired(now host.Boottime) bool {
 func (t *Tie) lacksProof() bool { return t.Terms.ProofOnly && t.LauncherGone == "" }
 
 // Inactive returns the reason why the launcher may start no VM, empty for an active launcher. The
-// caller compares the age of the heartbeat.
+// caller checks the heartbeat.
 func (t *Tie) Inactive() string {
 	switch {
 	case t.LauncherGone != "":
@@ -222,8 +222,6 @@ func (t *Tie) Inactive() string {
 		return "the pod has requested the stop of its VM"
 	case t.Phase == agentapi.PhaseDraining:
 		return "the agent ends its VMs: " + t.Why
-	case t.Terms.Watchdog > 0 && !t.Heartbeat.Seen:
-		return "its launcher has sent no heartbeat yet"
 	}
 	return ""
 }
