@@ -8,9 +8,14 @@ import (
 	"time"
 )
 
-// definitionTimeout bounds the wait for libvirt's definition of a domain. libvirt waits for the
-// hook meanwhile.
-const definitionTimeout = 1500 * time.Millisecond
+const (
+	// timeout bounds the wait for libvirt's definition of a domain, and for an active owner. libvirt
+	// waits for the hook meanwhile.
+	timeout = 1500 * time.Millisecond
+
+	// retryPeriod is the time from a refusal to the next read of the state.
+	retryPeriod = 100 * time.Millisecond
+)
 
 // Hook answers libvirt. The zero functions are those of this machine.
 type Hook struct {
@@ -40,6 +45,7 @@ func (h Hook) Call(args []string, stdin io.Reader) error {
 }
 
 func (h Hook) decide(name string, stdin io.Reader) error {
+	deadline := time.Now().Add(timeout)
 	config, err := ReadConfig(h.Config)
 	if err != nil {
 		config = Config{State: StatePath}
@@ -62,7 +68,22 @@ func (h Hook) decide(name string, stdin io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("libvirt's definition is unreadable: %w", err)
 	}
-	return state.decide(d, h.now(), h.isAlive())
+	return h.awaitOwner(d, state, config.State, deadline)
+}
+
+// awaitOwner repeats a refusal until the deadline. A launcher may start its domain at once, and the
+// agent learns of the launcher and of its heartbeat a moment later.
+func (h Hook) awaitOwner(d definition, state State, path string, deadline time.Time) error {
+	for {
+		err := state.decide(d, h.now(), h.isAlive())
+		if err == nil || !time.Now().Before(deadline) {
+			return err
+		}
+		time.Sleep(retryPeriod)
+		if next, err := ReadState(path); err == nil {
+			state = next
+		}
+	}
 }
 
 // readInTime reads the definition. After the timeout, the read goes on until the program ends.
@@ -77,8 +98,8 @@ func readInTime(stdin io.Reader) (d definition, err error) {
 	select {
 	case <-done:
 		return read, readErr
-	case <-time.After(definitionTimeout):
-		return d, fmt.Errorf("incomplete after %s", definitionTimeout)
+	case <-time.After(timeout):
+		return d, fmt.Errorf("incomplete after %s", timeout)
 	}
 }
 

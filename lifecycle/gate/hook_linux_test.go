@@ -69,9 +69,14 @@ func fresh(change func(*State)) *State {
 
 func owner(change func(*Owner)) *State { return fresh(func(s *State) { change(&s.Owners[0]) }) }
 
+// expect fails the test unless the hook refuses the call for this reason; empty: it allows it. The
+// hook's waits take no time.
 func (f fixture) expect(t *testing.T, call, stdin, refusal string) {
 	t.Helper()
-	err := f.Call(strings.Fields(call), strings.NewReader(stdin))
+	var err error
+	synctest.Test(t, func(*testing.T) {
+		err = f.Call(strings.Fields(call), strings.NewReader(stdin))
+	})
 	switch {
 	case refusal == "" && err != nil:
 		t.Errorf("%s: refused: %v", call, err)
@@ -188,6 +193,38 @@ func TestDefinitionThatNeverEnds(t *testing.T) {
 			t.Errorf("prepare: %v after %s", err, took)
 		}
 	})
+}
+
+// A launcher starts its domain at once: the agent learns of the launcher and of its heartbeat while
+// the hook waits. A refusal that stays takes less than two seconds.
+func TestLauncherThatStartsItsDomainAtOnce(t *testing.T) {
+	unknown := owner(func(o *Owner) { o.Inactive = "try again" })
+	for name, c := range map[string]struct {
+		state  *State
+		known  time.Duration // when the agent writes an active owner
+		refuse bool
+	}{
+		"no owner yet":     {fresh(func(s *State) { s.Owners = nil }), 300 * time.Millisecond, false},
+		"no heartbeat yet": {unknown, time.Second, false},
+		"too late":         {unknown, 2 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, c.state)
+			synctest.Test(t, func(t *testing.T) {
+				time.AfterFunc(c.known, func() {
+					if err := fresh(nil).Write(f.state); err != nil {
+						t.Error(err)
+					}
+				})
+				began := time.Now()
+				err := f.Call(strings.Fields(vm3Call), strings.NewReader(vm3))
+				if took := time.Since(began); (err != nil) != c.refuse || took >= 2*time.Second {
+					t.Errorf("%v after %s, want a refusal: %t", err, took, c.refuse)
+				}
+				time.Sleep(c.known)
+			})
+		})
+	}
 }
 
 func TestUnreadableFiles(t *testing.T) {
