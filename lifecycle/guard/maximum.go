@@ -12,25 +12,35 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// lowerRaised lowers limits above the policy's maximum that another program, such as virt-handler,
+// aboveMaximum is a process with a hard limit above its maximum: the policy's, or a larger limit
+// that the agent granted.
+type aboveMaximum struct {
+	process      host.Process
+	has, maximum host.Limit
+}
+
+// lowerRaised lowers limits above their maximum that another program, such as virt-handler,
 // raised after the start of the container. The limit of the first process shows the limit at the
 // start. Without permission to lower, it only reports them.
 func (g *Guard) lowerRaised(l registry.Launcher, s *lockScan) {
-	var most host.Limit
+	var most aboveMaximum
 	var failed error
-	for p, has := range s.above {
-		if has.Hard <= s.inherited {
+	for _, a := range s.above {
+		if a.has <= s.inherited.Hard {
 			continue
 		}
-		most = max(most, has.Hard)
+		if a.has > most.has {
+			most = a
+		}
 		if g.enforces(l) {
-			if err := host.LowerMemlock(g.Kernel, p, s.maximum); !errors.Is(err, host.ErrGone) {
+			err := host.LowerMemlock(g.Kernel, a.process, a.maximum)
+			if !errors.Is(err, host.ErrGone) {
 				failed = errors.Join(failed, err)
 			}
 		}
 	}
-	if most > 0 {
-		g.reportAbove(l, aboveMessage(most, s.maximum, g.enforces(l), failed))
+	if most.has > 0 {
+		g.reportAbove(l, aboveMessage(most.has, most.maximum, g.enforces(l), failed))
 	}
 }
 

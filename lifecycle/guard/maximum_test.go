@@ -132,3 +132,42 @@ func TestGuardMaximumProperty(t *testing.T) {
 		})
 	})
 }
+
+// The policy's maximum has grown since the creation of the launcher, and the agent granted its VM
+// more. The guard keeps the grant, lowers the VM process to it, and other processes to the maximum.
+func TestGuardKeepsAGrantAboveTheMaximum(t *testing.T) {
+	withBench(t, benchConfig{enforce: true, repair: true}, func(t *testing.T, b *bench) {
+		vm := b.withVM(same(32 * gi))
+		other := b.kernel.Start(102, cgroup, same(20*gi))
+		b.withMaximum(16*gi, policy.Enforce)
+		b.registry.Update("id", func(l *registry.Launcher) { l.SetLock(vm, 32*gi) })
+		for _, raised := range []host.Limit{32 * gi, host.Unlimited} {
+			if err := b.kernel.SetMemlock(vm, same(raised)); err != nil {
+				t.Fatal(err)
+			}
+			b.check(t)
+			for p, want := range map[host.Process]host.Limit{vm: 32 * gi, other: 16 * gi} {
+				if got, err := b.kernel.Memlock(p); got != same(want) || err != nil {
+					t.Errorf("raised to %s: limit of process %d: %+v, %v, want %s", raised, p.PID,
+						got, err, want)
+				}
+			}
+		}
+		b.expectReasons(t, agentapi.ReasonLimitAbove)
+	})
+}
+
+// A hard limit up to the first process's was not raised.
+func TestGuardLeavesAnInheritedHardLimit(t *testing.T) {
+	withBench(t, benchConfig{enforce: true}, func(t *testing.T, b *bench) {
+		inherited := host.Rlimit{Soft: 5 * gi, Hard: 20 * gi}
+		vm := b.withVM(inherited)
+		b.kernel.Start(100, cgroup, inherited)
+		b.withMaximum(16*gi, policy.Enforce)
+		b.check(t)
+		if got, err := b.kernel.Memlock(vm); got != inherited || err != nil {
+			t.Errorf("limit %+v, %v, want %+v", got, err, inherited)
+		}
+		b.expectReasons(t)
+	})
+}

@@ -24,18 +24,18 @@ type lockScan struct {
 	repair     bool
 
 	known     map[host.Process]bool
-	read      int                          // number of readable processes
-	lowest    host.Rlimit                  // of all processes that need the limit, after repairs
-	first     host.Process                 // first process below its required limit
-	actual    host.Rlimit                  // its limit before the repair
-	required  host.Limit                   // its required limit
-	short     int                          // number of processes below their required limit
-	missing   bool                         // a process lacks its required limit after repairs
-	extra     map[host.Process]host.Limit  // limits of VM processes above the required ones
-	maximum   host.Limit                   // the policy's; Unlimited: none
-	above     map[host.Process]host.Rlimit // limits above the maximum
-	launcher  int                          // pid of the container's first process
-	inherited host.Limit                   // limit of the first process, Unlimited if unread
+	read      int                         // number of readable processes
+	lowest    host.Rlimit                 // of all processes that need the limit, after repairs
+	first     host.Process                // first process below its required limit
+	actual    host.Rlimit                 // its limit before the repair
+	required  host.Limit                  // its required limit
+	short     int                         // number of processes below their required limit
+	missing   bool                        // a process lacks its required limit after repairs
+	extra     map[host.Process]host.Limit // limits of VM processes above the required ones
+	maximum   host.Limit                  // the policy's; Unlimited: none
+	above     []aboveMaximum              // processes with a limit above their maximum
+	launcher  int                         // pid of the container's first process
+	inherited host.Rlimit                 // limit of the first process, Unlimited if unread
 	repaired  int
 	failed    error // error of the last failed repair
 }
@@ -49,8 +49,9 @@ func (g *Guard) checkMemlock(
 	s := lockScan{
 		kernel: g.Kernel, repair: g.repairs(), known: map[host.Process]bool{}, vms: l.VMLocks(),
 		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
-		extra:  map[host.Process]host.Limit{}, launcher: l.Container.PID, inherited: host.Unlimited,
-		maximum: host.Unlimited, above: map[host.Process]host.Rlimit{},
+		extra:  map[host.Process]host.Limit{}, launcher: l.Container.PID,
+		inherited: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
+		maximum:   host.Unlimited,
 	}
 	if l.Maximum != nil {
 		s.maximum = *l.Maximum
@@ -159,10 +160,11 @@ func (s *lockScan) checkProcess(p host.Process) error {
 		s.missing = s.missing || !has.Covers(want)
 	}
 	if p.PID == s.launcher {
-		s.inherited = has.Soft
+		s.inherited = has
 	}
-	if has.Hard > s.maximum {
-		s.above[p.ID()] = has
+	// The agent may have granted more than the maximum of the launcher's creation.
+	if maximum := max(s.maximum, want); has.Hard > maximum {
+		s.above = append(s.above, aboveMaximum{p, has.Hard, maximum})
 	}
 	if vm && has.Soft > want {
 		s.extra[p.ID()] = has.Soft
@@ -195,7 +197,7 @@ func (g *Guard) adoptLocks(l registry.Launcher, s *lockScan) {
 	}
 	g.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
 		for vm, has := range s.extra {
-			if has > s.inherited {
+			if has > s.inherited.Soft {
 				now.AdoptLock(vm, has)
 			}
 		}
