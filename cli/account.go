@@ -17,7 +17,7 @@ func account(a agentapi.Account) string {
 		text += fmt.Sprintf("; launchers with an unlimited lock: %d", a.Unlimited)
 	}
 	if a.Unbounded > 0 {
-		text += fmt.Sprintf("; launchers without memory limit: %d", a.Unbounded)
+		text += fmt.Sprintf("; launchers that no memory limit bounds: %d", a.Unbounded)
 	}
 	return text
 }

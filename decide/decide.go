@@ -54,6 +54,10 @@ type Facts struct {
 	// HugePages is the pod's limit of huge pages in bytes, which the memory limit does not include.
 	HugePages int64
 
+	// Outside is set if the VM runs outside of the container, in the node's libvirt. [Container]
+	// sets it if the annotations declare a domain.
+	Outside bool
+
 	// NodeGranted is the part of all other launchers in the node's account, in bytes.
 	NodeGranted int64
 
@@ -125,6 +129,7 @@ func Container(p *policy.Policy, f Facts) Decision {
 	if !ok || container != f.Container {
 		return Decision{}
 	}
+	_, f.Outside = f.DeclaredDomain()
 	d := decider{policy: p, facts: f, decision: Decision{Launcher: true, Mode: p.Mode}}
 	d.matchRule()
 	d.evaluate()

@@ -153,7 +153,9 @@ func checkReadable(t *rapid.T, d decide.Decision) {
 // checkAccount checks that the node's account has room for the processes of a new launcher
 // together.
 func checkAccount(t *rapid.T, p *policy.Policy, f decide.Facts, lock host.Limit) {
-	charge, bounded := host.Bound{Memory: f.MemoryLimit, HugePages: f.HugePages}.Charge(lock)
+	bound := host.Bound{Memory: f.MemoryLimit, HugePages: f.HugePages}
+	_, bound.Outside = f.DeclaredDomain()
+	charge, bounded := bound.Charge(lock)
 	if !f.Exists && charge > p.Memlock.NodeMax-f.NodeGranted {
 		t.Fatalf("given %s, which counts with %d, and others have %d", lock, charge, f.NodeGranted)
 	}

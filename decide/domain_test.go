@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,41 @@ func TestDomainByAnyForm(t *testing.T) {
 		if d := decide.Container(p, facts("trusted", decidetest.Domain(declared))); d.Domain !=
 			want {
 			t.Errorf("%s: domain %q, want %q", declared, d.Domain, want)
+		}
+	}
+}
+
+// A memory limit does not bound a VM outside of the container.
+func TestMemoryLimitDoesNotBoundADomain(t *testing.T) {
+	strict := decidetest.Policy(t, policy.Enforce)
+	strict.Memlock.RequireMemoryLimit = true
+	small := decidetest.Policy(t, policy.Enforce)
+	small.Memlock.NodeMax = 4 * gi
+	const outside = `and the VM of container "compute" runs outside of its memory limit, in the ` +
+		`node's libvirt; `
+	for name, c := range map[string]struct {
+		policy   *policy.Policy
+		requests map[string]string
+		want     string // in the refusal; empty: none
+	}{
+		"allowed":  {decidetest.Policy(t, policy.Enforce), decidetest.VFIO(), ""},
+		"no lock":  {strict, nil, ""},
+		"required": {strict, decidetest.VFIO(), outside + "have the policy changed"},
+		"unlimited": {decidetest.Policy(t, policy.Enforce), decidetest.UnlimitedLock(),
+			outside + "ask for a limited lock"},
+		"node is full": {small, decidetest.VFIO(), "this one counts with 5Gi, including its VM in " +
+			"the node's libvirt"},
+	} {
+		f := facts("trusted", decidetest.Domain("vms-1"))
+		maps.Copy(f.Annotations, c.requests)
+		d := decide.Container(c.policy, f)
+		if (d.Refusal == nil) != (c.want == "") ||
+			d.Refusal != nil && !strings.Contains(d.Refusal.Message, c.want) {
+			t.Errorf("%s: refusal %v, want %q", name, d.Refusal, c.want)
+		}
+		noted := strings.Contains(strings.Join(d.Notes, "\n"), "unbounded: ")
+		if noted != (c.requests != nil) {
+			t.Errorf("%s: notes %q", name, d.Notes)
 		}
 	}
 }

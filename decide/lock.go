@@ -84,35 +84,47 @@ func checkLock(p *policy.Policy, rule policy.Rule, f Facts, lock host.Limit) err
 	return checkNode(p, rule, f, lock)
 }
 
-// checkMemoryLimit returns an error if the memory lock needs a memory limit of the container and
-// has none. A limit beyond the node's memory bounds nothing.
+// checkMemoryLimit returns an error if the memory lock needs a memory limit that bounds it, and has
+// none.
 func checkMemoryLimit(p *policy.Policy, rule policy.Rule, f Facts, unlimited bool) error {
-	var has string
+	fault := limitFault(f, unlimited)
 	switch {
-	case f.MemoryLimit <= 0:
-		has = "none; set its resources.limits.memory"
-	case f.NodeMemory > 0 && f.MemoryLimit > f.NodeMemory:
-		has = fmt.Sprintf("one of %s, which is more than the node's memory of %s and bounds "+
-			"nothing; "+
-			"lower its resources.limits.memory", api.Bytes(f.MemoryLimit), api.Bytes(f.NodeMemory))
-	default:
+	case fault == "":
 		return nil
-	}
-	switch {
 	case unlimited:
 		return fmt.Errorf("rule %q of the node policy allows that, but an unlimited lock is "+
-			"bounded by the container's memory limit alone, and container %q has %s",
-			rule.Name, f.Container, has)
+			"bounded by the container's memory limit alone, and %s", rule.Name, fault)
 	case p.Memlock.RequireMemoryLimit:
 		return fmt.Errorf("rule %q allows that, but the node policy requires a memory limit "+
-			"(memlock.requireMemoryLimit), and container %q has %s", rule.Name, f.Container, has)
+			"(memlock.requireMemoryLimit), and %s", rule.Name, fault)
 	}
 	return nil
 }
 
-// bound returns the bound of the memory that the container's processes can lock together.
+// limitFault says why the container's memory limit does not bound the memory lock, and names a
+// remedy. It is empty if the limit bounds it. A limit beyond the node's memory bounds nothing.
+func limitFault(f Facts, unlimited bool) string {
+	switch {
+	case f.Outside:
+		remedy := "have the policy changed"
+		if unlimited {
+			remedy = "ask for a limited lock"
+		}
+		return fmt.Sprintf("the VM of container %q runs outside of its memory limit, in the node's "+
+			"libvirt; %s", f.Container, remedy)
+	case f.MemoryLimit <= 0:
+		return fmt.Sprintf("container %q has none; set its resources.limits.memory", f.Container)
+	case f.NodeMemory > 0 && f.MemoryLimit > f.NodeMemory:
+		return fmt.Sprintf("container %q has one of %s, which is more than the node's memory of %s "+
+			"and bounds nothing; lower its resources.limits.memory", f.Container,
+			api.Bytes(f.MemoryLimit), api.Bytes(f.NodeMemory))
+	}
+	return ""
+}
+
+// bound returns the bound of the memory that the launcher's processes can lock together.
 func (f Facts) bound() host.Bound {
-	return host.Bound{Memory: f.MemoryLimit, HugePages: f.HugePages}
+	return host.Bound{Memory: f.MemoryLimit, HugePages: f.HugePages, Outside: f.Outside}
 }
 
 // checkNode checks the launcher's part of the node's account against the node's ceiling. An
@@ -124,7 +136,10 @@ func checkNode(p *policy.Policy, rule policy.Rule, f Facts, lock host.Limit) err
 		return nil
 	}
 	why := "its memory limit and huge pages"
-	if !bounded {
+	switch {
+	case f.Outside:
+		why = "including its VM in the node's libvirt"
+	case !bounded:
 		why = "its memory lock, for want of a memory limit"
 	}
 	return fmt.Errorf("rule %q allows that, but the node policy allows %s for all launchers of "+
@@ -156,8 +171,12 @@ func (d *decider) allowMemlock(lock memlock.Result) {
 		d.refuse(agentapi.ReasonMemlockRefused, "%s: %s", d.requestedLock(lock), err)
 	}
 	if _, bounded := d.facts.bound().Charge(limitOf(lock)); !bounded {
-		d.note("unbounded: without a memory limit, the processes together may lock more than the " +
-			"node's account has for the launcher")
+		why := "without a memory limit"
+		if d.facts.Outside {
+			why = "with a VM in the node's libvirt"
+		}
+		d.note("unbounded: %s, the processes together may lock more than the node's account has "+
+			"for the launcher", why)
 	}
 	d.compareSpec(limitOf(lock))
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -114,6 +115,33 @@ func TestAccountHasHugePages(t *testing.T) {
 	must(t, n.PostStartContainer(t.Context(), pod, ctr))
 	if a := n.registry.Account(); a.Granted != 5*gi {
 		t.Errorf("account %+v, want 1Gi and the 4Gi of huge pages", a)
+	}
+}
+
+// The memory limit of a launcher does not bound its VM in the node's libvirt. The account has the
+// memory lock of the VM, also while the list of the runtime is pending.
+func TestAccountHasTheVMOfANodeDomain(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	domain := func(uid string) *nri.PodSandbox {
+		requests := decidetest.Lock("30Gi")
+		maps.Copy(requests, decidetest.Domain("vms-"+uid))
+		return newPod(uid, requests)
+	}
+	pod := domain("u1")
+	ctr := withMemory(n.running(pod, 100, 30*gi), gi/2)
+	_, err := n.Synchronize(t.Context(), []*nri.PodSandbox{pod}, []*nri.Container{ctr})
+	must(t, err)
+	other := domain("u2")
+	_, err = n.create(other, withMemory(newContainer(other, "compute"), gi/2))
+	must(t, err)
+	full := domain("u3")
+	if _, err := n.create(full, withMemory(newContainer(full, "compute"), gi/2)); err == nil ||
+		!strings.Contains(err.Error(), "others have 60Gi") {
+		t.Errorf("error %v, want one about the account with 60Gi", err)
+	}
+	must(t, n.PostStartContainer(t.Context(), pod, ctr))
+	if a := n.registry.Account(); a.Granted != 60*gi || a.Unbounded != 2 {
+		t.Errorf("account %+v, want 60Gi of two unbounded launchers", a)
 	}
 }
 

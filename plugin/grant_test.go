@@ -63,3 +63,22 @@ func TestGrantLockWithinTheMemoryLimit(t *testing.T) {
 		t.Errorf("account %+v, want 64Gi", a)
 	}
 }
+
+// A raise of a VM in the node's libvirt counts in full: the launcher's memory limit does not bound
+// it.
+func TestGrantLockToANodeDomain(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod, rich := newPod("u1", decidetest.Domain("vms-1")), newPod("u2", decidetest.VFIO())
+	ctr, vm := n.launchVM(t, pod, 100)
+	must(t, update(n, pod, ctr, 20*gi, 0))
+	_, err := n.create(rich, withMemory(newContainer(rich, "compute"), 44*gi))
+	must(t, err)
+	if err := n.GrantLock(ctr.GetId(), vm, 21*gi); err == nil ||
+		!strings.Contains(err.Error(), "others have 44Gi; this one counts with 21Gi") {
+		t.Errorf("error %v, want one about the account", err)
+	}
+	must(t, n.GrantLock(ctr.GetId(), vm, 19*gi))
+	if a := n.registry.Account(); a.Granted != 64*gi || a.Unbounded != 1 {
+		t.Errorf("account %+v, want 64Gi and one unbounded launcher", a)
+	}
+}

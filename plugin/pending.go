@@ -51,6 +51,7 @@ func (p *Plugin) chargeOf(m podContainer) (l registry.Launcher, ok bool) {
 		l, _ = p.decideExisting(m, stateOf(m.ctr))
 		return l, l.Demand != nil
 	}
+	_, domain, _ := api.Effective(m.pod.GetAnnotations(), api.DomainKey, m.ctr.GetName())
 	return registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       podRef(m.pod),
@@ -60,6 +61,7 @@ func (p *Plugin) chargeOf(m podContainer) (l registry.Launcher, ok bool) {
 		Limits:    limitsOf(m.ctr.GetLinux().GetResources(), registry.ContainerLimits{}),
 		HugePages: p.hugePages(m.pod),
 		Demand:    decide.SpecDemand(spec),
+		Domain:    domain,
 	}, true
 }
 

@@ -76,7 +76,7 @@ func newStateCollector(state State) *stateCollector {
 		unlimited: describe("memlock_unlimited_launchers",
 			"Launchers with an unlimited memory-lock limit."),
 		unbounded: describe("memlock_unbounded_launchers",
-			"Launchers with a memory lock and without memory limit."),
+			"Launchers with a memory lock that no memory limit bounds."),
 		locked: describe("memlock_locked_bytes",
 			"Locked and pinned memory of VM processes of launchers with a memory lock."),
 		lockedRatio: describe("memlock_locked_ratio",

@@ -41,7 +41,7 @@ mooring_memlock_max_bytes 8.589934592e+09
 # HELP mooring_memlock_near_limit_launchers Launchers that have locked nearly all that they may lock.
 # TYPE mooring_memlock_near_limit_launchers gauge
 mooring_memlock_near_limit_launchers 1
-# HELP mooring_memlock_unbounded_launchers Launchers with a memory lock and without memory limit.
+# HELP mooring_memlock_unbounded_launchers Launchers with a memory lock that no memory limit bounds.
 # TYPE mooring_memlock_unbounded_launchers gauge
 mooring_memlock_unbounded_launchers 2
 # HELP mooring_memlock_unlimited_launchers Launchers with an unlimited memory-lock limit.

@@ -52,8 +52,8 @@ type Account struct {
 	Unlimited int   `json:"unlimited"`     // launchers with an unlimited memory lock
 	Max       int64 `json:"max,omitempty"` // the policy's ceiling for Granted; 0: none
 
-	// Unbounded counts launchers without memory limit. Granted has their memory lock, and their
-	// processes together may lock more.
+	// Unbounded counts launchers that no memory limit bounds. Their processes together may lock
+	// more than Granted has for them.
 	Unbounded int `json:"unbounded,omitempty"`
 }
 

@@ -157,7 +157,7 @@ type MemlockAccount struct {
 	// +optional
 	Max int64 `json:"max,omitempty"`
 
-	// Unbounded counts launchers without memory limit. Granted has only their memory lock.
+	// Unbounded counts launchers that no memory limit bounds. They may lock more than Granted.
 	// +optional
 	Unbounded int `json:"unbounded,omitempty"`
 }

@@ -50,6 +50,11 @@ func TestBoundOfExtremes(t *testing.T) {
 		"unlimited and unbounded": {host.Bound{HugePages: 7}, host.Unlimited, 0, false},
 		"no memory limit of OCI":  {host.Bound{Memory: -1}, 3, 3, false},
 		"large lock":              {host.Bound{}, 1 << 63, math.MaxInt64, false},
+		"small limit, VM outside": {host.Bound{Memory: 5, HugePages: 7, Outside: true}, 13, 13, false},
+		"large limit, VM outside": {host.Bound{Memory: 5, HugePages: 7, Outside: true}, 11, 12, false},
+		"unlimited VM outside": {host.Bound{Memory: 5, HugePages: 7, Outside: true}, host.Unlimited,
+			12, false},
+		"no limit, VM outside": {host.Bound{HugePages: 7, Outside: true}, 3, 3, false},
 		"sum does not wrap": {host.Bound{Memory: math.MaxInt64, HugePages: 1}, 1,
 			math.MaxInt64, true},
 	} {

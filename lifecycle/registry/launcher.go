@@ -187,7 +187,7 @@ func (l *Launcher) inAccount() bool {
 
 // Bound returns the bound of the memory that the launcher's processes can lock together.
 func (l *Launcher) Bound() host.Bound {
-	return host.Bound{Memory: l.Limits.Memory, HugePages: l.HugePages}
+	return host.Bound{Memory: l.Limits.Memory, HugePages: l.HugePages, Outside: l.Domain != ""}
 }
 
 // Charge returns the launcher's part of the node's account in bytes.
