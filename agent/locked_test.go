@@ -17,7 +17,7 @@ import (
 // amount. Half of it is pinned.
 func lockingLauncher(lock host.Limit, memory int64, locked ...int64) registry.Launcher {
 	l := registry.Launcher{Demand: &lock, Given: registry.Given{Memlock: &lock},
-		Limits: registry.ContainerLimits{Memory: memory}}
+		MemoryLimit: memory}
 	l.State = agentapi.StateRunning
 	for i, bytes := range locked {
 		l.VMs = append(l.VMs, agentapi.VM{PID: i + 1, StartTime: 7,

@@ -102,6 +102,7 @@ func launcher(
 	pod *nri.PodSandbox, ctr *nri.Container, hugePages int64, d decide.Decision,
 	state agentapi.State,
 ) registry.Launcher {
+	limits := limitsOf(ctr.GetLinux().GetResources(), registry.ContainerLimits{})
 	l := registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod: podRef(pod),
@@ -113,9 +114,10 @@ func launcher(
 			Settings: d.Settings,
 			Notes:    d.Notes,
 		},
-		SandboxID: pod.GetId(),
-		Limits:    limitsOf(ctr.GetLinux().GetResources(), registry.ContainerLimits{}),
-		HugePages: hugePages,
+		SandboxID:   pod.GetId(),
+		Limits:      limits,
+		MemoryLimit: limits.Memory,
+		HugePages:   hugePages,
 
 		Demand:      d.Demand,
 		Maximum:     d.Maximum(),

@@ -32,7 +32,7 @@ func (p *Plugin) GrantLock(containerID string, vm host.Process, lock host.Limit)
 func (p *Plugin) raiseFacts(l *registry.Launcher) decide.RaiseFacts {
 	f := decide.Facts{
 		Pod: l.Pod, Container: l.Container.Name,
-		MemoryLimit: l.Limits.Memory, HugePages: l.HugePages, Outside: l.Domain != "",
+		MemoryLimit: l.MemoryLimit, HugePages: l.HugePages, Outside: l.Domain != "",
 		NodeMemory: p.NodeMemory, NodeGranted: p.granted(l.Key()),
 	}
 	f.ServiceAccount, f.ServiceAccountKnown = p.serviceAccount(l.Pod.UID)

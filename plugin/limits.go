@@ -18,10 +18,6 @@ import (
 // meanwhile the VM gives memory back.
 func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error {
 	refusal := p.recordLimits(l.Container.ID, r)
-	if refusal == nil {
-		refusal = decide.MemoryLimit(&l.Launcher, r.GetMemory().GetLimit().GetValue(),
-			host.Limit(l.MemoryRequirement()))
-	}
 	switch {
 	case refusal == nil:
 		return nil
@@ -33,8 +29,8 @@ func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error 
 	return refusal
 }
 
-// recordLimits records the requested limits, unless the node's account has no room for them in mode
-// enforce.
+// recordLimits decides about the requested limits and records them. In mode enforce it records a
+// limit below the memory requirement only as desired, and no limit beyond the node's account.
 func (p *Plugin) recordLimits(containerID string, r *nri.LinuxResources) *decide.Refusal {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
@@ -42,20 +38,30 @@ func (p *Plugin) recordLimits(containerID string, r *nri.LinuxResources) *decide
 	if !ok {
 		return nil
 	}
-	refusal := p.accountGrowth(l, limitsOf(r, l.Limits))
-	if refusal == nil || p.Policy.Get().Mode != policy.Enforce {
-		p.Registry.Update(containerID, func(now *registry.Launcher) {
+	next := limitsOf(r, registry.ContainerLimits{Memory: l.MemoryLimit}).Memory
+	beyond := p.accountGrowth(l, next)
+	below := decide.MemoryLimit(&l.Launcher, r.GetMemory().GetLimit().GetValue(),
+		host.Limit(l.MemoryRequirement()))
+	observe := p.Policy.Get().Mode != policy.Enforce
+	p.Registry.Update(containerID, func(now *registry.Launcher) {
+		if beyond == nil || observe {
 			now.Limits = limitsOf(r, now.Limits)
-		})
+		}
+		if beyond == nil && below == nil || observe {
+			now.MemoryLimit = next
+		}
+	})
+	if beyond != nil {
+		return beyond
 	}
-	return refusal
+	return below
 }
 
-// accountGrowth decides whether the node's account has room for a launcher with these limits. The
-// caller holds deciding.
-func (p *Plugin) accountGrowth(l registry.Launcher, next registry.ContainerLimits) *decide.Refusal {
+// accountGrowth decides whether the node's account has room for a launcher with this memory limit.
+// The caller holds deciding.
+func (p *Plugin) accountGrowth(l registry.Launcher, next int64) *decide.Refusal {
 	was := l.Charge()
-	l.Limits = next
+	l.MemoryLimit = next
 	return decide.AccountGrowth(p.Policy.Get(), &l.Launcher, was, l.Charge(), p.granted(l.Key()))
 }
 

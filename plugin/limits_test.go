@@ -11,6 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
@@ -66,6 +67,42 @@ func TestUpdateBelowTheMemoryRequirement(t *testing.T) {
 	}
 	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.VMs = nil })
 	must(t, update(n, pod, ctr, gi, 0))
+}
+
+// A refused limit does not free the node's account, because the cgroup keeps the limit in force. A
+// later request without memory does not accept it, and the return to the old limit costs nothing.
+func TestAccountKeepsTheLimitInForce(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod, other := newPod("u1", decidetest.VFIO()), newPod("u2", decidetest.VFIO())
+	ctr, vm := n.launchVM(t, pod, 100)
+	must(t, update(n, pod, ctr, 40*gi, 0))
+	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) {
+		l.SetMemoryRequirement(vm, 30*gi)
+	})
+	if err := update(n, pod, ctr, 10*gi, 0); err == nil {
+		t.Error("the limit may fall below the requirement")
+	}
+	must(t, update(n, pod, ctr, 0, 50000)) // of the CPU alone
+	expect := func(desired, inForce int64) {
+		t.Helper()
+		l := n.launcher(t, pod)
+		if l.Limits.Memory != desired || n.registry.Account().Granted != inForce {
+			t.Errorf("desired limit %d, account %d, want %d and %d", l.Limits.Memory,
+				n.registry.Account().Granted, desired, inForce)
+		}
+	}
+	expect(10*gi, 40*gi)
+	must(t, n.GrantLock(ctr.GetId(), vm, 20*gi))
+	if _, err := n.create(other, withMemory(newContainer(other, "compute"), 25*gi)); err == nil ||
+		!strings.Contains(err.Error(), "others have 40Gi") {
+		t.Errorf("error %v, want one about the account with 40Gi", err)
+	}
+	_, err := n.create(other, withMemory(newContainer(other, "compute"), 24*gi))
+	must(t, err)
+	must(t, update(n, pod, ctr, 40*gi, 0))
+	expect(40*gi, 64*gi)
+	must(t, update(n, pod, ctr, 30*gi, 0))
+	expect(30*gi, 54*gi)
 }
 
 func TestUpdateInObserveMode(t *testing.T) {

@@ -58,10 +58,10 @@ func (p *Plugin) chargeOf(m podContainer) (l registry.Launcher, ok bool) {
 			Container: agentapi.ContainerRef{Name: m.ctr.GetName(), ID: m.ctr.GetId()},
 			State:     stateOf(m.ctr),
 		},
-		Limits:    limitsOf(m.ctr.GetLinux().GetResources(), registry.ContainerLimits{}),
-		HugePages: p.hugePages(m.pod),
-		Demand:    decide.SpecDemand(spec),
-		Domain:    domain,
+		MemoryLimit: limitsOf(m.ctr.GetLinux().GetResources(), registry.ContainerLimits{}).Memory,
+		HugePages:   p.hugePages(m.pod),
+		Demand:      decide.SpecDemand(spec),
+		Domain:      domain,
 	}, true
 }
 

@@ -53,6 +53,10 @@ type Launcher struct {
 	// Limits are the limits in the latest request to the runtime.
 	Limits ContainerLimits
 
+	// MemoryLimit is the memory limit in force in bytes: the latest one that the agent has not
+	// refused; 0: none.
+	MemoryLimit int64
+
 	// HugePages is the pod's limit of huge pages at the launcher's creation, in bytes.
 	HugePages int64
 
@@ -187,7 +191,7 @@ func (l *Launcher) inAccount() bool {
 
 // Bound returns the bound of the memory that the launcher's processes can lock together.
 func (l *Launcher) Bound() host.Bound {
-	return host.Bound{Memory: l.Limits.Memory, HugePages: l.HugePages, Outside: l.Domain != ""}
+	return host.Bound{Memory: l.MemoryLimit, HugePages: l.HugePages, Outside: l.Domain != ""}
 }
 
 // Charge returns the launcher's part of the node's account in bytes.

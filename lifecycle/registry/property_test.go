@@ -74,7 +74,7 @@ func (m *registryModel) put(t *rapid.T) {
 	}
 	id := fmt.Sprintf("id-%d", m.serial)
 	put := newLauncher(uid, id, l.state, l.demand)
-	put.SandboxID, put.Limits.Memory, put.HugePages = l.sandbox, l.memory, hugePages
+	put.SandboxID, put.MemoryLimit, put.HugePages = l.sandbox, l.memory, hugePages
 	m.registry.Put(put)
 	if old, ok := m.latest(uid); ok {
 		was := m.model[old]
@@ -98,7 +98,7 @@ func (m *registryModel) putMissing(t *rapid.T) {
 		demand: drawDemand(t), memory: drawMemory(t), vm: true}
 	put := newLauncher(uid, id, l.state, l.demand)
 	put.SandboxID, put.VMs = l.sandbox, make([]agentapi.VM, 1)
-	put.Limits.Memory, put.HugePages = l.memory, hugePages
+	put.MemoryLimit, put.HugePages = l.memory, hugePages
 	m.registry.PutRemoved(put)
 	if !ok {
 		_, beside := m.latest(uid)
@@ -198,7 +198,7 @@ func drawMemory(t *rapid.T) int64 {
 // resize changes the memory limit of a running launcher.
 func (m *registryModel) resize(t *rapid.T) {
 	id, memory := m.drawContainer(t), drawMemory(t)
-	m.registry.Update(id, func(l *registry.Launcher) { l.Limits.Memory = memory })
+	m.registry.Update(id, func(l *registry.Launcher) { l.MemoryLimit = memory })
 	m.change(id, func(l *modelLauncher) { l.memory = memory })
 }
 
@@ -308,7 +308,7 @@ func (m *registryModel) shown() map[string]modelLauncher {
 			uid: l.Pod.UID, sandbox: l.SandboxID, state: l.State, vm: len(l.VMs) > 0,
 			removed: m.model[l.Container.ID].removed,
 		}
-		if shown.memory, shown.free = l.Limits.Memory, l.Demand == nil; !shown.free {
+		if shown.memory, shown.free = l.MemoryLimit, l.Demand == nil; !shown.free {
 			shown.demand = *l.Demand
 		}
 		latest, _ := m.registry.Get(l.Key())
