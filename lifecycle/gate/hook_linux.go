@@ -79,7 +79,7 @@ func (h Hook) awaitOwner(d definition, state State, path string, deadline time.T
 		if err == nil || !time.Now().Before(deadline) {
 			return err
 		}
-		time.Sleep(retryPeriod)
+		<-time.After(retryPeriod)
 		if next, err := ReadState(path); err == nil {
 			state = next
 		}
