@@ -12,38 +12,39 @@ import (
 
 // gateFile writes the state that the start gate reads. It has one user at a time.
 type gateFile struct {
-	path         string
-	clock        host.Clock
-	logger       *slog.Logger
-	requireOwner []string
-	enforces     func() bool
+	path   string
+	clock  host.Clock
+	logger *slog.Logger
+	policy func() *policy.Policy // in force
 
-	written  bool // a state is in place
-	required bool // with names
-	failed   bool // the last write failed, and the log says so
+	next     time.Duration // time of the next write without names
+	required bool          // the last state has names
+	failed   bool          // the last write failed, and the log says so
 }
+
+// gatePeriod is the time between two writes of a state without names. It is less than
+// [gate.MaxAge].
+const gatePeriod = gate.MaxAge / 3
 
 func (a *Agent) gateFile() *gateFile {
-	g := &gateFile{
-		path:     filepath.Join(a.config.Root, gate.StateName),
-		clock:    host.LinuxClock{},
-		logger:   a.logger,
-		enforces: func() bool { return a.policy().Mode == policy.Enforce },
+	return &gateFile{
+		path:   filepath.Join(a.config.Root, gate.StateName),
+		clock:  host.LinuxClock{},
+		logger: a.logger,
+		policy: a.policy,
 	}
-	if l := a.policy().Lifecycle.Libvirt; l != nil {
-		g.requireOwner = l.RequireOwner
-	}
-	return g
 }
 
-// write replaces the state. A state without names needs no new time: it refuses no domain.
+// write replaces the state. A state without names stays for a while: it refuses no domain.
 func (g *gateFile) write(owners []gate.Owner) {
-	state := gate.State{Written: time.Duration(g.clock.Now())}
-	if g.enforces() {
-		state.RequireOwner = g.requireOwner
+	now := time.Duration(g.clock.Now())
+	state := gate.State{Written: now}
+	p := g.policy()
+	if l := p.Lifecycle.Libvirt; l != nil && p.Mode == policy.Enforce {
+		state.RequireOwner = l.RequireOwner
 	}
 	required := len(state.RequireOwner) > 0
-	if g.written && !g.required && !required {
+	if !g.required && !required && now < g.next {
 		return
 	}
 	if required {
@@ -54,5 +55,8 @@ func (g *gateFile) write(owners []gate.Owner) {
 		g.logger.Error("the agent cannot write the start gate's state; the gate refuses its names",
 			"path", g.path, "error", err)
 	}
-	g.failed, g.written, g.required = err != nil, err == nil, required
+	g.failed, g.required = err != nil, required
+	if err == nil {
+		g.next = now + gatePeriod
+	}
 }

@@ -5,18 +5,29 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 )
 
+func gatePolicy(mode policy.Mode) *policy.Policy {
+	p := &policy.Policy{Mode: mode}
+	p.Lifecycle.Libvirt = &policy.Libvirt{RequireOwner: []string{"vm-*"}}
+	return p
+}
+
 // The state follows the mode, and its time each write with names.
-func TestGateFile(t *testing.T) {
-	enforces := false
+func TestGateFile(t *testing.T) { synctest.Test(t, testGateFile) }
+
+func testGateFile(t *testing.T) {
+	current := gatePolicy(policy.Observe)
 	g := &gateFile{
 		path:  filepath.Join(t.TempDir(), gate.StateName),
-		clock: lifecycletest.NewClock(), logger: discard, requireOwner: []string{"vm-*"},
-		enforces: func() bool { return enforces },
+		clock: lifecycletest.NewClock(), logger: discard,
+		policy: func() *policy.Policy { return current },
 	}
 	owners := []gate.Owner{{Domain: "vm-1"}}
 	write := func() gate.State {
@@ -38,13 +49,17 @@ func TestGateFile(t *testing.T) {
 	if _, err := os.Stat(g.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a second state without names: %v", err)
 	}
-	enforces = true
+	<-time.After(gatePeriod)
+	if write(); gatePeriod >= gate.MaxAge {
+		t.Error("a state without names gets too old")
+	}
+	current = gatePolicy(policy.Enforce) // also a NodePolicy that comes after the agent's start
 	enforced := write()
 	if len(enforced.RequireOwner) != 1 || len(enforced.Owners) != 1 ||
 		enforced.Written <= observed.Written {
 		t.Errorf("in enforce mode: %+v", enforced)
 	}
-	enforces = false
+	current = gatePolicy(policy.Observe)
 	if s := write(); len(s.RequireOwner) != 0 {
 		t.Errorf("after the return to observe mode: %+v", s)
 	}
@@ -54,7 +69,7 @@ func TestGateFile(t *testing.T) {
 func TestGateFileRecovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "root")
 	g := &gateFile{path: filepath.Join(dir, gate.StateName), clock: lifecycletest.NewClock(),
-		logger: discard, enforces: func() bool { return false }}
+		logger: discard, policy: func() *policy.Policy { return gatePolicy(policy.Observe) }}
 	g.write(nil)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

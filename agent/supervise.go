@@ -67,7 +67,9 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		AfterAbsence: a.presence.resume,
 
 		PublishOwners: a.gateFile().write,
-		RequiresOwner: a.policy().Lifecycle.RequiresOwner, // libvirt's part needs a restart
+		RequiresOwner: func(domain string) bool {
+			return a.policy().Lifecycle.RequiresOwner(domain)
+		},
 	}
 	if d := nodeDomains(a.policy(), a.logger); d != nil {
 		config.Domains = d

@@ -30,6 +30,8 @@ func TestStartGateFindings(t *testing.T) {
 	const check = "start-gate"
 	expect(t, map[string]expectation{
 		"no policy": {with(nil), check, OK, "no node policy"},
+		"policy in the cluster": {agentIs(func(a *Agent) { a.Policy = "NodePolicy gpu, generation 1" }),
+			check, Unknown, "kubectl get nodepolicies"},
 		"no names": {with(file("etc/mooring/policy.yaml", libvirtPolicy)), check, OK,
 			"requires no owners"},
 		"works":          {withGate(gatePolicy, config, true, nil), check, OK, "refused the probe"},

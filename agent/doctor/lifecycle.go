@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/plaintext"
@@ -123,6 +124,10 @@ const noOwner = "VMs outside of pods belong to no pod"
 func (s *survey) nodePolicy() (*policy.Policy, finding) {
 	const inPolicy = "the node policy names the node's libvirt, if there is one"
 	path := cmp.Or(s.agent.Policy, defaultPolicy)
+	if !strings.HasPrefix(path, "/") {
+		return nil, finding{Unknown, path + " is in force", inPolicy + "; this check reads files only",
+			"compare the NodePolicy: kubectl get nodepolicies -o yaml"}
+	}
 	root := s.Root
 	if s.AgentRoot != nil {
 		root = s.AgentRoot

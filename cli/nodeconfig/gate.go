@@ -71,10 +71,10 @@ func (n *Node) installGate(ctx context.Context, p *policy.Policy) error {
 	if err == nil {
 		err = n.replaceGateFile(gate.HookPath, content, program)
 	}
-	if err != nil || !isNew {
+	if err != nil || !isNew && !n.Restart {
 		return err
 	}
-	return n.restartLibvirt(ctx)
+	return n.restartLibvirt(ctx) // with Restart always: an earlier run may have left it out
 }
 
 // hookProgram returns the path and the content of the launchers' program.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mooring-vm/mooring/cli/uninstall"
+	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
 
 // cleanup returns the pod that removes the agents' files from a node.
@@ -31,14 +32,15 @@ func cleanup(t *testing.T) corev1.PodSpec {
 // TestNodeCleanup runs the pod's commands on a directory in place of the node.
 func TestNodeCleanup(t *testing.T) {
 	spec, host, node := cleanup(t), t.TempDir(), uninstall.DefaultNode()
-	for _, dir := range []string{node.BPFDir, node.Hooks[1]} {
+	libvirt := filepath.Dir(filepath.Dir(gate.ConfigPath))
+	for _, dir := range []string{node.BPFDir, node.Hooks[1], gate.HookPath} {
 		if err := os.MkdirAll(filepath.Join(host, dir, "left"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// To unmount /sys/fs/bpf, the pod needs the parent's mount.
 	for _, dir := range []string{filepath.Dir(filepath.Dir(node.BPFDir)),
-		filepath.Dir(node.Hooks[1]), filepath.Dir(node.Root)} {
+		filepath.Dir(node.Hooks[1]), filepath.Dir(node.Root), libvirt} {
 		if !mounted(spec.InitContainers[0], "/host"+dir) {
 			t.Errorf("the node's %s is not mounted", dir)
 		}
@@ -48,7 +50,8 @@ func TestNodeCleanup(t *testing.T) {
 		args = append(args, strings.Replace(arg, "/host", host, 1))
 	}
 	if out, err := mooring(t.Context(), args...); err != nil ||
-		!strings.Contains(out, "remove /sys/fs/bpf/mooring: done\nremove /opt/mooring: done\n") {
+		!strings.Contains(out, "remove "+gate.HookPath+": done\n"+
+			"remove /sys/fs/bpf/mooring: done\nremove /opt/mooring: done\n") {
 		t.Errorf("%v, printed %q", err, out)
 	}
 	ended, cancel := context.WithCancel(t.Context())

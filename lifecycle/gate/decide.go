@@ -13,9 +13,9 @@ type alive func(pid int, ticks uint64) (bool, error)
 
 // decide returns nil if the domain has an active owner, else the reason for a refusal.
 func (s State) decide(d definition, now time.Duration, isAlive alive) error {
-	if age := now - s.Written; age < 0 || age > MaxAge {
+	if s.old(now) {
 		return fmt.Errorf("the agent's state is %s old, want at most %s; %s",
-			age.Round(time.Second), MaxAge, startAgent)
+			(now - s.Written).Round(time.Second), MaxAge, startAgent)
 	}
 	var refusals []error
 	for _, o := range s.Owners {
@@ -33,6 +33,12 @@ func (s State) decide(d definition, now time.Duration, isAlive alive) error {
 			"domain.lifecycle.mooring.dev: %q", d.name)
 	}
 	return errors.Join(refusals...)
+}
+
+// old reports whether a running agent would have replaced the state.
+func (s State) old(now time.Duration) bool {
+	age := now - s.Written
+	return age < 0 || age > MaxAge
 }
 
 // check returns nil for an active launcher with a fresh heartbeat.

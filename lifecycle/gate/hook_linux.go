@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 )
 
@@ -58,7 +59,8 @@ func (h Hook) decide(name string, stdin io.Reader) error {
 		return fmt.Errorf("the agent's state %s is missing; %s", config.State, startAgent)
 	case err != nil:
 		return fmt.Errorf("the agent's state is unreadable: %w", err)
-	case !matches(state.RequireOwner, name):
+	case !state.old(h.now()) && !matches(state.RequireOwner, name),
+		!matches(slices.Concat(state.RequireOwner, config.RequireOwner), name):
 		return nil
 	}
 	d, err := readInTime(stdin)

@@ -122,6 +122,8 @@ func TestDecisions(t *testing.T) {
 		"other name":               {fresh(nil), "db prepare begin -", ""},
 		"empty list of the agent":  {fresh(func(s *State) { s.RequireOwner = nil }), vm3Call, ""},
 		"old state, unlisted name": {fresh(func(s *State) { s.Written = 0 }), "db start begin -", ""},
+		"old state without names": {fresh(func(s *State) { s.Written, s.RequireOwner = 0, nil }),
+			vm3Call, "16m40s old"},
 		"no state, unlisted name":  {nil, "db start begin -", ""},
 		"no state":                 {nil, vm3Call, "gate.json is missing; start the agent"},
 		"no owner":                 {fresh(func(s *State) { s.Owners = nil }), vm3Call, `dev: "vm-3"`},

@@ -59,7 +59,7 @@ type Config struct {
 	Version int    `json:"version"`
 	State   string `json:"state"` // path of the agent's state
 
-	// RequireOwner applies while there is no readable state, for example after the node's boot.
+	// RequireOwner applies while there is no fresh state, for example after the node's boot.
 	RequireOwner []string `json:"requireOwner"`
 }
 
