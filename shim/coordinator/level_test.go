@@ -48,8 +48,9 @@ func TestRepeatedDrift(t *testing.T) {
 			r.Set(func(s *virt.State) { s.VCPUs.Plugged, s.VCPUs.Online = 1, 1 })
 			time.Sleep(700 * time.Millisecond)
 		}
-		if n := len(r.Calls()); n < 10 || n > 20 {
-			t.Errorf("%d corrections in an hour, want pauses up to 5 min between them", n)
+		// A change in the middle of a correction costs a few more calls.
+		if n := len(r.Calls()); n < 8 || n > 40 {
+			t.Errorf("%d calls for corrections in an hour, want pauses up to 5 min between them", n)
 		}
 	})
 }
