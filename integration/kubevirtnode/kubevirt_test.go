@@ -81,23 +81,6 @@ func TestTie(t *testing.T) {
 	}
 }
 
-// TestPreStop deletes a VM whose launcher has Mooring's preStop hook. The hook returns when the VM
-// has ended.
-func TestPreStop(t *testing.T) {
-	c := start(t)
-	c.requireMooring(t)
-	vmi := newVMI("stopped", map[string]string{"prestop.inject.mooring.dev": "true"})
-	vmi.Spec.TerminationGracePeriodSeconds = new(int64(60))
-	c.run(t, vmi)
-	pod := c.tied(t, vmi).Pod.Name
-	if err := c.Delete(t.Context(), vmi); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitEvent(t, pod, string(agentapi.ReasonStopRequested))
-	c.awaitEvent(t, pod, string(agentapi.ReasonStopConfirmed))
-	c.awaitNoQEMU(t, vmi)
-}
-
 // tied is the launcher of a VM in the output of `mooring ps`, once it has one VM.
 func (c *cluster) tied(
 	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance,

@@ -77,13 +77,7 @@ func TestPluginMigration(t *testing.T) {
 func (c *cluster) startWithoutAgent(t *testing.T) {
 	t.Helper()
 	c.upgrade(t.Context(), t, pluginFlag, "--set=agent.nodeSelector.absent=yes")
-	eventually(t, "the agent to be gone", func(ctx context.Context) error {
-		pods, err := c.agents(ctx)
-		if err != nil || len(pods) > 0 {
-			return fmt.Errorf("%d agents, or: %w", len(pods), err)
-		}
-		return nil
-	})
+	c.awaitNoAgent(t)
 	waiting := newLoweredVMI("waiting")
 	if err := c.Create(t.Context(), waiting); err != nil {
 		t.Fatal(err)

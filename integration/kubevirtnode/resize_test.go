@@ -22,12 +22,8 @@ import (
 func TestResize(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)
-	vmi := newVMI("resized", map[string]string{"sidecar.inject.mooring.dev": "follow-limits"})
-	guest, most := resource.MustParse("1Gi"), resource.MustParse("2Gi")
-	d := &vmi.Spec.Domain
-	d.Memory = &kubevirtv1.Memory{Guest: &guest, MaxGuest: &most}
-	d.Resources.Requests[corev1.ResourceMemory] = guest
-	d.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: guest}
+	vmi := newResizable("resized", "follow-limits")
+	guest := vmi.Spec.Domain.Memory.Guest
 	c.run(t, vmi)
 	pod := c.tied(t, vmi).Pod.Name
 	limit := compute(t, c.launcher(t, vmi)).Resources.Limits.Memory()
@@ -39,6 +35,18 @@ func TestResize(t *testing.T) {
 	c.awaitMemory(t, pod, guest.Value()+510<<20)
 	c.resizePod(t, vmi, *limit)
 	c.awaitMemory(t, pod, guest.Value())
+}
+
+// newResizable is a VM with 1Gi, room for another one, and mooring-shim. The annotation for the
+// shim has this value.
+func newResizable(name, sidecar string) *kubevirtv1.VirtualMachineInstance {
+	vmi := newVMI(name, map[string]string{api.InjectSidecarKey: sidecar})
+	guest, most := resource.MustParse("1Gi"), resource.MustParse("2Gi")
+	d := &vmi.Spec.Domain
+	d.Memory = &kubevirtv1.Memory{Guest: &guest, MaxGuest: &most}
+	d.Resources.Requests[corev1.ResourceMemory] = guest
+	d.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: guest}
+	return vmi
 }
 
 // compute is the container with the VM.

@@ -6,6 +6,7 @@
 //	guest.keep-memory-offline  leaves plugged memory offline
 //	guest.keep-dimms           refuses to release DIMMs
 //	guest.ignore-power-button  ignores the power button
+//	guest.slow-shutdown        powers off a minute after the power button
 //	guest.busy                 computes without pause and prints its progress
 //	guest.use-memory           occupies nearly all memory, so that it cannot release it
 //	guest.heartbeat            writes to its second serial port every few milliseconds

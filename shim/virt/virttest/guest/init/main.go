@@ -138,6 +138,10 @@ func pressPowerButton(o options) {
 		fmt.Println("GUEST power button ignored")
 		return
 	}
+	if o["slow-shutdown"] {
+		fmt.Println("GUEST shutting down")
+		time.Sleep(time.Minute)
+	}
 	powerOff()
 }
 

@@ -1,0 +1,141 @@
+package kubevirtnode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api"
+)
+
+// TestResizeVM grows a VM by an annotation of its VirtualMachine, restarts it, and shrinks it.
+// virt-handler reconciles beside it. KubeVirt reports each size, and the new launcher has the size
+// of the old one.
+func TestResizeVM(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newResizable("sized", "true")
+	vm := c.runVM(t, vmi)
+	template := vmi.Spec.Domain.Memory.Guest.Value()
+	before := compute(t, c.launcher(t, vmi)).Resources.Limits.Memory().Value()
+
+	const grown = int64(1536 << 20)
+	c.askMemory(t, vm, "1536Mi")
+	c.awaitSized(t, vm, vmi, grown)
+	limit := compute(t, c.launcher(t, vmi)).Resources.Limits.Memory().Value()
+	if limit < before+grown-template {
+		t.Errorf("the launcher's limit rose from %d to %d bytes, want the guest's growth", before,
+			limit)
+	}
+
+	first := c.launcher(t, vmi).Name
+	c.restart(t, vmi)
+	c.awaitSized(t, vm, vmi, grown)
+	if again := c.launcher(t, vmi).Name; again == first {
+		t.Errorf("after the restart the launcher is %s again", again)
+	}
+
+	c.askMemory(t, vm, "1Gi")
+	c.awaitSized(t, vm, vmi, template)
+}
+
+// runVM runs a VirtualMachine with the spec of an instance. It is deleted when t ends.
+func (c *cluster) runVM(
+	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance,
+) *kubevirtv1.VirtualMachine {
+	t.Helper()
+	vm := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: vmi.Name,
+		Namespace: vmi.Namespace}}
+	vm.Spec.RunStrategy = new(kubevirtv1.RunStrategyAlways)
+	vm.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Annotations: vmi.Annotations}, Spec: vmi.Spec}
+	if err := c.Create(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.describe(ctx, t, vmi)
+		}
+		if err := c.Delete(ctx, vm); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+		if err := c.remove(ctx, vmi); err != nil {
+			t.Error(err)
+		}
+	})
+	c.awaitPhase(t, vmi, kubevirtv1.Running)
+	return vm
+}
+
+// restart deletes the instance of a running VM, and returns when its successor runs.
+func (c *cluster) restart(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+	t.Helper()
+	old := vmi.UID
+	if err := c.Delete(t.Context(), vmi); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, vmi.Name+" to run again", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		if vmi.UID == old || vmi.Status.Phase != kubevirtv1.Running {
+			return fmt.Errorf("instance %s is %s, the old one was %s", vmi.UID, vmi.Status.Phase,
+				old)
+		}
+		return nil
+	})
+}
+
+// askMemory annotates a VirtualMachine, as a user does.
+func (c *cluster) askMemory(t *testing.T, vm *kubevirtv1.VirtualMachine, memory string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, api.ResizeMemoryKey,
+		memory)
+	if err := c.Patch(t.Context(), vm, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitSized waits until Mooring's status on the VirtualMachine, the launcher and KubeVirt agree on
+// the guest's memory in bytes.
+func (c *cluster) awaitSized(
+	t *testing.T, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance,
+	bytes int64,
+) {
+	t.Helper()
+	eventually(t, "the status Resized", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(vm), vm); err != nil {
+			return err
+		}
+		text := vm.Annotations[api.ResizeStatusKey]
+		var s api.ResizeStatus
+		if err := json.Unmarshal([]byte(text), &s); err != nil || s.Reason != api.ResizeDone ||
+			s.Actual == nil {
+			return fmt.Errorf("status %q, %w", text, err)
+		}
+		if got, err := resource.ParseQuantity(s.Actual.Memory); err != nil ||
+			got.Value() != bytes {
+			return fmt.Errorf("status %q, want %d bytes, %w", text, bytes, err)
+		}
+		return nil
+	})
+	c.awaitMemory(t, c.launcher(t, vmi).Name, bytes)
+	eventually(t, "KubeVirt to report the size", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		if m := vmi.Status.Memory; m == nil || m.GuestCurrent == nil ||
+			m.GuestCurrent.Value() != bytes {
+			return fmt.Errorf("its memory is %+v", m)
+		}
+		return nil
+	})
+}
