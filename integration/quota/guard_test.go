@@ -241,26 +241,6 @@ func TestLargerTarget(t *testing.T) {
 		func() error { return checkOverrunReported(t, c, ns) })
 }
 
-// TestLargerTargetsOneAfterAnother drains three VMs of a full namespace after a change that makes
-// each target larger. After the first migration the VMs use more than the base.
-func TestLargerTargetsOneAfterAnother(t *testing.T) {
-	c, _ := startGuarded(t)
-	ns := c.Namespace(t, list("requests.memory", "64Gi", "pods", "64"))
-	var vmis []*kubevirtv1.VirtualMachineInstance
-	for _, name := range []string{"a", "b", "c"} {
-		vmis = append(vmis, c.RunningVMI(t, ns, name, small()))
-	}
-	c.SetHard(t, ns, c.Used(t, ns))
-	base := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard
-	source := c.Launchers(t, vmis[0])[0]
-	c.Configure(t, `{"spec": {"configuration": {"additionalGuestMemoryOverheadRatio": "3"}}}`)
-	awaitLarger(t, c, &source)
-	for _, vmi := range vmis {
-		c.Migrate(t, vmi).Await(t, kubevirtv1.MigrationSucceeded)
-	}
-	awaitHard(t, c, ns, kubevirttest.QuotaName, base)
-}
-
 func checkOverrunReported(t *testing.T, c *kubevirttest.Cluster, ns string) error {
 	t.Helper()
 	events := &eventsv1.EventList{}
