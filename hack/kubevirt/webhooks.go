@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// installWebhooks makes the API server call virt-api at url. KubeVirt's own configurations name a
-// Service, which does not exist here.
+// installWebhooks makes the API server call virt-api at url, and no earlier one. KubeVirt's own
+// configurations name a Service, which does not exist here.
 func (k *KubeVirt) installWebhooks(ctx context.Context, url string, ca []byte) error {
 	mutating, validating, err := k.webhooks()
 	if err != nil {
@@ -24,6 +24,10 @@ func (k *KubeVirt) installWebhooks(ctx context.Context, url string, ca []byte) e
 		redirect(&validating.Webhooks[i].ClientConfig, url, ca)
 	}
 	for _, o := range []client.Object{mutating, validating} {
+		old := k.admin.Delete(ctx, o.DeepCopyObject().(client.Object))
+		if err := client.IgnoreNotFound(old); err != nil {
+			return fmt.Errorf("removing the webhooks of an earlier virt-api: %w", err)
+		}
 		if err := k.admin.Create(ctx, o); err != nil {
 			return fmt.Errorf("installing KubeVirt's webhooks: %w", err)
 		}

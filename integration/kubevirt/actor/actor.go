@@ -41,6 +41,9 @@ const (
 	Keep = "actor.test/keep"
 )
 
+// nodeNameKey is the API server's key for the node in the token of a pod's service account.
+const nodeNameKey = "authentication.kubernetes.io/node-name"
+
 // workers is the number of objects of a kind reconciled at once.
 const workers = 4
 
@@ -71,30 +74,34 @@ func Run(ctx context.Context, admin *rest.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	account, err := client.New(asVirtHandler(admin), client.Options{Scheme: s})
-	if err != nil {
-		return err
+	accounts := map[string]client.Client{}
+	for _, node := range NodeNames() {
+		if accounts[node], err = client.New(asVirtHandler(admin, node),
+			client.Options{Scheme: s}); err != nil {
+			return err
+		}
 	}
-	if err := setUp(mgr, account); err != nil {
+	if err := setUp(mgr, accounts); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
-// asVirtHandler returns a configuration with virt-handler's rights. virt-api ignores changes of a
-// VMI's status by other accounts.
-func asVirtHandler(admin *rest.Config) *rest.Config {
+// asVirtHandler returns a configuration with the rights of a node's virt-handler. virt-api ignores
+// changes of a VMI's status by other accounts, and from 1.8 on by virt-handlers of other nodes.
+func asVirtHandler(admin *rest.Config, node string) *rest.Config {
 	c := rest.CopyConfig(admin)
 	c.Impersonate = rest.ImpersonationConfig{
 		UserName: fmt.Sprintf("system:serviceaccount:%s:%s", kubevirt.Namespace,
 			kubevirt.HandlerAccount),
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + kubevirt.Namespace,
 			"system:authenticated"},
+		Extra: map[string][]string{nodeNameKey: {node}},
 	}
 	return c
 }
 
-func setUp(mgr manager.Manager, account client.Client) error {
+func setUp(mgr manager.Manager, accounts map[string]client.Client) error {
 	api := mgr.GetClient()
 	pods := map[string]reconcile.Reconciler{"scheduler": &scheduler{api: api},
 		"kubelet": &kubelet{api: api}}
@@ -109,5 +116,5 @@ func setUp(mgr manager.Manager, account client.Client) error {
 		Watches(&virtv1.VirtualMachineInstanceMigration{},
 			handler.EnqueueRequestsFromMapFunc(vmiOfMigration)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(vmiOfPod)).
-		Complete(&virtHandler{api: api, account: account})
+		Complete(&virtHandler{api: api, accounts: accounts})
 }

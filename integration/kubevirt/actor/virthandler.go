@@ -16,8 +16,8 @@ import (
 
 // virtHandler acts as the virt-handlers of all Nodes.
 type virtHandler struct {
-	api     client.Client
-	account client.Client // with virt-handler's own rights
+	api      client.Client
+	accounts map[string]client.Client // by node, with virt-handler's own rights
 }
 
 func vmiOfMigration(_ context.Context, o client.Object) []reconcile.Request {
@@ -67,7 +67,11 @@ func (v *virtHandler) write(ctx context.Context, before, vmi *virtv1.VirtualMach
 	if equality.Semantic.DeepEqual(before, vmi) {
 		return nil
 	}
-	if err := ignoreRace(v.account.Update(ctx, vmi)); err != nil {
+	account, ok := v.accounts[before.Status.NodeName]
+	if !ok {
+		return fmt.Errorf("writing the VMI: no virt-handler on node %q", before.Status.NodeName)
+	}
+	if err := ignoreRace(account.Update(ctx, vmi)); err != nil {
 		return fmt.Errorf("writing the VMI: %w", err)
 	}
 	return nil

@@ -1,0 +1,30 @@
+package kubevirt
+
+import (
+	"context"
+	"fmt"
+)
+
+// Upgrade replaces CRDs, roles, webhooks and programs by those of the version that [EnvVersion]
+// names now, and writes it into the KubeVirt object. Running VMs keep their launchers, as with
+// virt-operator. It builds the programs missing in the cache.
+func (k *KubeVirt) Upgrade(ctx context.Context) error {
+	programs, err := Build(ctx, k.options.Log)
+	if err != nil {
+		return err
+	}
+	if err := k.StopController(ctx); err != nil {
+		return err
+	}
+	if err := k.Stop(); err != nil {
+		return err
+	}
+	k.programs = programs
+	for _, step := range []func(context.Context) error{k.install, k.startAPI, k.StartController,
+		k.SetVersion} {
+		if err := step(ctx); err != nil {
+			return fmt.Errorf("upgrading KubeVirt to %s: %w", Minor(), err)
+		}
+	}
+	return nil
+}
