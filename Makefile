@@ -105,6 +105,7 @@ kubernetes:
 
 kubevirt-programs:
 	@$(GO) run ./hack/kubevirt/cmd/kubevirt >/dev/null
+	@. hack/env.sh && MOORING_KUBEVIRT_VERSION=1.9 go run ./hack/kubevirt/cmd/kubevirt >/dev/null
 
 test: ## the newcomer's test: unit tests, the core of the node suite, one control-plane suite
 	@hack/setup build test node
