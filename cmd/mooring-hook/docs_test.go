@@ -101,6 +101,7 @@ func TestFlagsInReference(t *testing.T) {
 		"| `--file` | `" + prestop.DefaultFile + "` |",
 		"| `--file` | `" + heartbeat.DefaultFile + "` |",
 		"| `--command-timeout` | `" + commandTimeout.String() + "` |",
+		"| `--repeat` | `" + commandPeriod.String() + "` |",
 		"| `--interval` | `" + heartbeat.DefaultInterval.String() + "` |",
 	} {
 		if !strings.Contains(string(text), want) {

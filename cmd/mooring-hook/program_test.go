@@ -86,6 +86,7 @@ func TestExitCodes(t *testing.T) {
 		"no duration":                {"prestop --timeout=90", 2, `"90"`},
 		"negative duration":          {"prestop --timeout=-1s", 2, "--timeout -1s"},
 		"no time for command":        {"prestop --command-timeout=0s", 2, "--command-timeout 0s"},
+		"negative pause":             {"prestop --repeat=-1s", 2, "--repeat -1s"},
 		"command without dashes":     {"prestop virsh shutdown", 2, "put -- before COMMAND"},
 		"heartbeat with an argument": {"heartbeat now", 2, `"now"`},
 		"heartbeat without end":      {"heartbeat --interval=0s", 2, "--interval 0s"},
@@ -135,6 +136,27 @@ func TestPrestop(t *testing.T) {
 	if code, _, errOut := execute(t.Context(), "prestop", "--file", file); code != 0 ||
 		errOut != "" {
 		t.Errorf("exit code %d, err %q", code, errOut)
+	}
+}
+
+// A booting guest loses the first requests. COMMAND repeats them until the VM has ended.
+func TestPrestopRepeatsCommand(t *testing.T) {
+	file, runs := podFile(t), filepath.Join(t.TempDir(), "runs")
+	go func() {
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for t.Context().Err() == nil {
+			if text, err := os.ReadFile(runs); err == nil && len(text) >= 3 {
+				confirm(t, file)
+				return
+			}
+			<-ticker.C
+		}
+	}()
+	code, out, errOut := execute(t.Context(), "prestop", "--file", file, "--repeat", "1ms", "--",
+		"sh", "-c", `echo told; printf x >>"$0"; test "$(wc -c <"$0")" = 1`, runs)
+	if code != 0 || out != "told\n" || errOut != "" {
+		t.Errorf("exit code %d, out %q, err %q", code, out, errOut)
 	}
 }
 
