@@ -119,8 +119,11 @@ func (p pods) reserved(
 	return reserved, outstanding
 }
 
+// reservesPods reports whether some reservation needs room for a whole pod, see [BlocksEdits].
+func (a Account) reservesPods() bool { return slices.ContainsFunc(a.Reservations, BlocksEdits) }
+
 // BlocksEdits reports whether the reservation must end before the base of a quota may change. A
-// reservation that only keeps the count/pods of an ended pod can last as long as the VM, and blocks
+// reservation that only keeps the count/pods of ended pods can last as long as the VM, and blocks
 // no edit.
 func BlocksEdits(r *v1alpha1.MigrationReservation) bool {
 	return slices.ContainsFunc(r.Spec.Pods, func(pod v1alpha1.ReservedPod) bool {
@@ -186,25 +189,44 @@ func (a Account) chargeOfPods(pods []v1alpha1.ReservedPod) (corev1.ResourceList,
 }
 
 // quotaWrite returns the write that changes the quota to the desired amounts, and whether the
-// controller writes the quota at all.
+// controller writes the quota at all. A lowered quota keeps its base until status.hard has fallen,
+// because the guard needs it until then.
 func (a Account) quotaWrite(o Options) (WriteQuota, bool) {
 	w := WriteQuota{Name: a.Quota.Name, UID: a.Quota.UID, ResourceVersion: a.Quota.ResourceVersion,
-		Hard: a.Desired}
+		Hard: a.Desired, Annotations: Annotations{OverrunAnnotation: ""}}
 	switch {
 	case len(a.Reservations) > 0:
-		w.Annotations = Annotations{
-			BaseAnnotation: formatList(a.Base), AppliedAnnotation: formatList(a.Desired),
-			OverrunAnnotation: formatOverrun(a.entry), o.Prefix + MigratingName: a.migratingVMs(),
-		}
+		w.Annotations[o.Prefix+MigratingName] = a.migratingVMs()
 	case raised(a.Quota):
-		w.Annotations = Annotations{}
 		for _, key := range o.QuotaAnnotations() {
 			w.Annotations[key] = ""
 		}
 	default:
 		return WriteQuota{}, false
 	}
+	if len(a.Reservations) > 0 || a.raisedInForce() {
+		w.Annotations[BaseAnnotation] = formatList(a.Base)
+		w.Annotations[AppliedAnnotation] = formatList(a.Desired)
+	}
+	if a.reservesPods() {
+		w.Annotations[OverrunAnnotation] = formatList(a.entry)
+	}
 	return w, true
+}
+
+// raisedInForce reports whether status.hard, which admission compares with, still exceeds the
+// desired amounts of a quota that the controller has raised. kube-controller-manager lowers
+// status.hard after spec.hard.
+func (a Account) raisedInForce() bool {
+	if !raised(a.Quota) || a.observe {
+		return false
+	}
+	for name, want := range a.Desired {
+		if is, ok := a.Quota.Status.Hard[name]; ok && is.Cmp(want) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // QuotaAnnotations returns the annotations of the controller on a raised quota.

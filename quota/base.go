@@ -19,7 +19,7 @@ const (
 	// means that another client has edited it.
 	AppliedAnnotation = "applied.quota" + api.Suffix
 	// OverrunAnnotation holds the use above the base at the time of the base, see [Desired]. It is
-	// missing if there was none.
+	// missing while no reservation needs room for a whole pod.
 	OverrunAnnotation = "overrun.quota" + api.Suffix
 )
 

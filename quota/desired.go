@@ -46,7 +46,7 @@ func (a Account) desired(reserved corev1.ResourceList) corev1.ResourceList {
 
 // overrun returns the use beyond the base that the quota covers while it has reservations.
 func (a Account) overrun(taken, migrated corev1.ResourceList) corev1.ResourceList {
-	if len(a.Reservations) == 0 {
+	if !a.reservesPods() {
 		return nil
 	}
 	out := corev1.ResourceList{}
@@ -65,6 +65,9 @@ func (a Account) overrun(taken, migrated corev1.ResourceList) corev1.ResourceLis
 func (p pods) reserves(a Account, pod *corev1.Pod) bool {
 	migration := migrationOf(pod)
 	return slices.ContainsFunc(a.Reservations, func(r *v1alpha1.MigrationReservation) bool {
+		if !BlocksEdits(r) {
+			return false // its target pod is the VM's only launcher now
+		}
 		if r.Name == migration {
 			return p.targets[migration] == pod
 		}
@@ -103,7 +106,7 @@ func (p pods) addUse(a *Account) error {
 	if err != nil {
 		return err
 	}
-	used := minus(restrictTo(a.Quota.Status.Used, a.Base), vms.targets)
+	used := minus(restrictTo(a.Quota.Status.Used, a.Base), vms.reserved)
 	if a.entry, err = overrunEntry(*a, Max(vms.others, used)); err != nil {
 		return err
 	}
@@ -153,7 +156,7 @@ func within(list, least, most corev1.ResourceList) corev1.ResourceList {
 
 // vmCharges are a quota's charges for VM pods.
 type vmCharges struct {
-	targets  corev1.ResourceList // of reservations
+	reserved corev1.ResourceList // target pods and ended source pods with a reservation
 	others   corev1.ResourceList
 	migrated corev1.ResourceList // of the others: target pods of migrations without a reservation
 }
@@ -166,12 +169,18 @@ func (p pods) chargedToVMs(a Account) (vmCharges, error) {
 			return sums, err
 		}
 		if p.reserves(a, pod) {
-			add(sums.targets, charge)
+			add(sums.reserved, charge)
 			continue
 		}
 		add(sums.others, charge)
 		if migrationOf(pod) != "" {
 			add(sums.migrated, charge)
+		}
+	}
+	for _, r := range a.Reservations {
+		if !BlocksEdits(r) {
+			charge, _ := a.chargeOf(r) // an error would have ended account
+			add(sums.reserved, charge)
 		}
 	}
 	return sums, nil

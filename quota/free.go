@@ -54,6 +54,12 @@ func (a Account) remaining() corev1.ResourceList {
 	return all
 }
 
+// UsedWithinBase returns status.used without the second launchers of migrations, which the base
+// need not cover.
+func (a Account) UsedWithinBase() corev1.ResourceList {
+	return minus(a.Quota.Status.Used, a.second)
+}
+
 // limitOfOthers returns the part of the base for VMs that do not migrate.
 func (a Account) limitOfOthers(name corev1.ResourceName) (resource.Quantity, bool) {
 	limit, ok := a.Shares.VM[name]

@@ -11,7 +11,8 @@ import (
 )
 
 // ReservedLabel of a namespace, with the value "true", says that its quotas have room above their
-// base for migrations. The webhook for pods works in such namespaces.
+// base for migrations. The webhook for pods works in such namespaces. The label stays until
+// status.hard has fallen, too.
 const ReservedLabel = "reserved.quota" + api.Suffix
 
 // labelNamespace plans the label before quotas are raised, or its removal after they are lowered.
@@ -20,9 +21,7 @@ func (p *planner) labelNamespace() (before, after []Action) {
 		return nil, nil
 	}
 	labelled := p.Namespace.Labels[ReservedLabel] == "true"
-	reserved := slices.ContainsFunc(p.accounts, func(a Account) bool {
-		return slices.ContainsFunc(a.Reservations, BlocksEdits)
-	})
+	reserved := p.roomAboveBase()
 	switch {
 	case reserved && !labelled:
 		return []Action{LabelNamespace{Reserved: true}}, nil
@@ -32,6 +31,21 @@ func (p *planner) labelNamespace() (before, after []Action) {
 		return nil, []Action{LabelNamespace{Reserved: false}}
 	}
 	return nil, nil
+}
+
+// roomAboveBase reports whether some quota has room above its base, or gets it by this plan. The
+// base of a raised quota with a fault is unknown.
+func (p *planner) roomAboveBase() bool {
+	known := map[string]bool{}
+	for _, a := range p.accounts {
+		known[a.Quota.Name] = true
+		if a.reservesPods() || a.raisedInForce() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.Quotas, func(q *corev1.ResourceQuota) bool {
+		return raised(q) && !optedOut(q, p.o) && !known[q.Name]
+	})
 }
 
 // annotate plans the namespace annotations about the shares. For each resource they show the

@@ -16,6 +16,9 @@ func overrunEntry(a Account, taken corev1.ResourceList) (corev1.ResourceList, er
 		return nil, err
 	}
 	entry := positive(minus(taken, a.Base))
+	if _, kept := a.Quota.Annotations[OverrunAnnotation]; !kept {
+		return entry, nil
+	}
 	for name, base := range a.Base {
 		if was, known := saved[name]; known && was.Cmp(base) == 0 {
 			delete(entry, name)
@@ -27,30 +30,25 @@ func overrunEntry(a Account, taken corev1.ResourceList) (corev1.ResourceList, er
 	return entry, nil
 }
 
-// formatOverrun returns the value of [OverrunAnnotation], which is empty without an overrun.
-func formatOverrun(entry corev1.ResourceList) string {
-	if len(entry) == 0 {
-		return ""
-	}
-	return formatList(entry)
-}
-
-// secondLaunchers returns the charge of a quota for the launchers of running migrations that go
-// beyond the base. A migration keeps one of its two launchers, so for each resource the smaller
-// charge goes. If only one of the launchers is charged, it is within the base.
+// secondLaunchers returns the charge of a quota for the launchers of migrations that go beyond the
+// base. A migration keeps one of its two launchers, so for each resource the smaller charge goes.
+// If only one of the launchers is charged, it is within the base. Of an ended launcher only
+// count/pods is charged.
 func (p pods) secondLaunchers(a Account) (corev1.ResourceList, error) {
 	sum := corev1.ResourceList{}
 	for _, r := range a.Reservations {
 		if r.Spec.Source == nil {
 			continue
 		}
-		source, err := a.chargeOfPods(p.family(p.byUID[r.Spec.Source.UID]).reservedPods())
+		source, err := a.chargeOfPods(p.storedPods(r.Spec.Source.UID))
 		if err != nil {
 			return nil, err
 		}
-		target, err := a.chargeOfPods(p.target(r.Name).reservedPods())
-		if err != nil {
-			return nil, err
+		var target corev1.ResourceList
+		if pod := p.targets[r.Name]; pod != nil {
+			if target, err = a.chargeOfPods(p.storedPods(pod.UID)); err != nil {
+				return nil, err
+			}
 		}
 		for name, q := range restrictTo(source, target) {
 			add(sum, corev1.ResourceList{name: smaller(q, target[name])})

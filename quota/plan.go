@@ -137,7 +137,7 @@ func (p *planner) refresh(e entry, all []entry) {
 func (p *planner) awaitPodEnd(e entry) {
 	r := e.reservation.DeepCopy()
 	if p.remainder(e) == storedPodCharged {
-		keepStoredPodCharge(r)
+		r.Spec.Pods = p.storedPods(e)
 	}
 	if sameReservation(e.reservation, r) || p.Live {
 		p.writeReservation(e.reservation, r)
@@ -150,12 +150,6 @@ func (p *planner) awaitPodEnd(e entry) {
 	}
 	p.addDraft(draft{before: e.reservation, after: r, phase: v1alpha1.PhaseReleasing,
 		target: target})
-}
-
-// keepStoredPodCharge reduces a reservation to the charge of a stored pod that has ended.
-func keepStoredPodCharge(r *v1alpha1.MigrationReservation) {
-	r.Spec.Pods = r.Spec.Pods[:1]
-	r.Spec.Pods[0].Charge = corev1.ResourceList{countPods: one()}
 }
 
 // release deletes a reservation.

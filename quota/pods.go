@@ -147,6 +147,30 @@ func (f family) reservedPods() []v1alpha1.ReservedPod {
 	return all
 }
 
+// storedPods returns the charged pods of the launcher with this UID as reservation entries, and with
+// count/pods the ended ones.
+func (p pods) storedPods(launcher types.UID) []v1alpha1.ReservedPod {
+	return append(p.family(p.byUID[launcher]).reservedPods(), p.endedPods(launcher)...)
+}
+
+// endedPods returns the pods of a launcher that have ended and are still stored, as reservation
+// entries. Quotas charge count/pods for them. The launcher itself may be gone.
+func (p pods) endedPods(launcher types.UID) []v1alpha1.ReservedPod {
+	var all []v1alpha1.ReservedPod
+	see := func(role v1alpha1.PodRole, pod *corev1.Pod) {
+		if pod != nil && !Charged(pod, p.now) {
+			entry := Reserve(role, pod)
+			entry.Charge = corev1.ResourceList{countPods: one()}
+			all = append(all, entry)
+		}
+	}
+	see(v1alpha1.RoleLauncher, p.byUID[launcher])
+	for _, pod := range p.attached[launcher] {
+		see(v1alpha1.RoleAttachment, pod)
+	}
+	return all
+}
+
 // remainder is the remaining charge of a launcher and its attachment pods.
 type remainder int
 

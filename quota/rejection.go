@@ -36,6 +36,23 @@ func LackingForReplacement(
 	return lacking(accounts, func(a Account) error { return a.CheckReplacement(pod, has) })
 }
 
+// UnknownRoom returns the fault of a raised quota that charges a pod, or nil. The base of such a
+// quota is unknown, so the pod could take room above it.
+func UnknownRoom(
+	quotas []*corev1.ResourceQuota, faults []Fault, pod v1alpha1.ReservedPod, o Options,
+) error {
+	for _, q := range quotas {
+		under, err := FallsUnder(pod, q)
+		at := slices.IndexFunc(faults, func(f Fault) bool {
+			return f.Kind == "ResourceQuota" && f.Name == q.Name
+		})
+		if at >= 0 && (under || err != nil) && raised(q) && !optedOut(q, o.WithDefaults()) {
+			return faults[at].Err
+		}
+	}
+	return nil
+}
+
 // LackingForPod is [Lacking] for a pod of no VM. The maintenance share does not limit it.
 func LackingForPod(accounts []Account, pod v1alpha1.ReservedPod) string {
 	return lacking(accounts, func(a Account) error {

@@ -12,11 +12,8 @@ import (
 // finished reports whether an existing reservation can go, because the awaited pod is no longer
 // charged.
 func (p *planner) finished(e entry) bool {
-	switch e.outcome() {
-	case running:
-		return p.vmiGone(e) && p.remainder(e) != fullyCharged
-	case unknownOutcome:
-		return p.remainder(e) != fullyCharged
+	if e.outcome() == running && !p.vmiGone(e) {
+		return false
 	}
 	left := p.remainder(e)
 	return left == nothingCharged || left == storedPodCharged && !p.countsStoredPods(e.reservation)
@@ -35,6 +32,21 @@ func (p *planner) remainder(e entry) remainder {
 		return max(p.sourceRemainder(e), target)
 	}
 	return min(p.sourceRemainder(e), target)
+}
+
+// storedPods returns the ended pods that a reservation keeps room for, if only their objects are
+// charged: those of the source, or else those of the target.
+func (p *planner) storedPods(e entry) []v1alpha1.ReservedPod {
+	if source := e.reservation.Spec.Source; source != nil &&
+		p.sourceRemainder(e) == storedPodCharged {
+		return p.pods.endedPods(source.UID)
+	}
+	if target := e.target.launcher; target != nil {
+		return p.pods.endedPods(target.UID)
+	}
+	pod := e.reservation.Spec.Pods[0]
+	pod.Charge = corev1.ResourceList{countPods: one()}
+	return []v1alpha1.ReservedPod{pod}
 }
 
 // sourceRemainder returns the remaining charge of the source pod. Without a known source, every

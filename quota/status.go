@@ -144,16 +144,16 @@ func (p *planner) setCondition(
 func (p *planner) overruns() []Overrun {
 	var all []Overrun
 	for _, a := range p.accounts {
-		if excess := a.excess(); len(a.Reservations) == 0 && len(excess) > 0 {
+		if excess := a.excess(); !a.reservesPods() && len(excess) > 0 {
 			all = append(all, Overrun{a.Quota.Name, excess})
 		}
 	}
 	return all
 }
 
-// excess returns the use by pods beyond the base.
+// excess returns the use by pods beyond the base and the room of stored pods.
 func (a Account) excess() corev1.ResourceList {
-	out := positive(minus(restrictTo(a.Quota.Status.Used, a.Base), a.Base))
+	out := positive(minus(restrictTo(a.Quota.Status.Used, a.Base), a.Desired))
 	maps.DeleteFunc(out, func(name corev1.ResourceName, _ resource.Quantity) bool {
 		return !ChargedForPods(name)
 	})

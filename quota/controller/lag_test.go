@@ -21,15 +21,24 @@ func TestReleasesAreWaitedFor(t *testing.T) {
 	w.must(t, w.api.List(t.Context(), old, client.InNamespace(namespaceName)))
 	lag.kept = []client.ObjectList{old}
 	life[3].happen(t, w)
+	lowered := func() {
+		t.Helper()
+		if hard := w.quota(t).Spec.Hard; !same(hard, base()) || len(w.ledger(t)) > 0 {
+			t.Fatalf("left: hard %v, reservations %v", hard, w.ledger(t))
+		}
+	}
 	if _, err := reconcileOnce(r); err != nil {
 		t.Fatal(err)
 	}
-	w.clean(t)
+	lowered()
 	w.enforce(t)
 	checkWaits(t, w, r)
 	w.now = w.now.Add(unseenTimeout)
 	if _, err := reconcileOnce(r); err != nil {
 		t.Fatal(err)
 	}
+	lowered()
+	lag.kept = nil
+	w.must(t, w.settle(t, r))
 	w.clean(t)
 }

@@ -99,8 +99,8 @@ func checkEconomy(t *testing.T, r *Reconciler) {
 	}
 	looks := testutil.ToFloat64(r.Metrics.reads.WithLabelValues(readLive)) +
 		testutil.ToFloat64(r.Metrics.reads.WithLabelValues(readLedger))
-	if conflicts > 0 || writes > 11 || looks > 2 {
-		t.Errorf("%v conflicts, %v writes, %v looks at the API server; want none, 11 and 2 at most",
+	if conflicts > 0 || writes > 12 || looks > 2 {
+		t.Errorf("%v conflicts, %v writes, %v looks at the API server; want none, 12 and 2 at most",
 			conflicts, writes, looks)
 	}
 }

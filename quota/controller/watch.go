@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
 )
 
 // watchedKind is a kind watched by the controller.
@@ -89,6 +90,7 @@ func never(client.Object, client.Object) bool { return false }
 
 func namespaceRelevant(before, now client.Object) bool {
 	return !maps.Equal(before.GetAnnotations(), now.GetAnnotations()) ||
+		before.GetLabels()[quota.ReservedLabel] != now.GetLabels()[quota.ReservedLabel] ||
 		before.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero()
 }
 
