@@ -60,15 +60,19 @@ func (c Config) judgePod(ctx context.Context, pod *corev1.Pod, reserve v1alpha1.
 	if err != nil || terminating(s.Namespace) {
 		return err
 	}
-	lacking := c.lacking(s, reserve)
+	accounts, faults := quota.Accounts(s, c.Quota)
+	lacking := quota.Lacking(accounts, reserve)
+	if err := quota.UnknownRoom(s.Quotas, faults, reserve, c.Quota); err != nil {
+		lacking = describeUnknownRoom(err)
+	}
 	if lacking == "" {
 		return nil
 	}
 	return refusal{quota.RefuseLauncher(vmOf(pod), lacking), observe.Owner(pod)}
 }
 
-// lacking describes the shortage for a pod other than a migration target; empty: none.
-func (c Config) lacking(s quota.Snapshot, pod v1alpha1.ReservedPod) string {
-	accounts, _ := quota.Accounts(s, c.Quota)
-	return quota.Lacking(accounts, pod)
+// describeUnknownRoom explains why no pod fits.
+func describeUnknownRoom(fault error) string {
+	return fmt.Sprintf("the room that migrations reserve is unknown: %v. Try again when an "+
+		"administrator has repaired it", fault)
 }

@@ -8,9 +8,9 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -22,7 +22,7 @@ import (
 // a pod that would get room above the base of a quota.
 //
 // A pod admitted lately claims its charge until the API server has stored it. Requests of a
-// namespace run one at a time. The attachment pod of a migration's target always passes.
+// namespace run one at a time. The attachment pods of a migration's target always pass.
 //
 // A request that the handler cannot check is refused, because the room above the base belongs to
 // migrations. Kubernetes' own controllers are not exempt: they create the pods of Deployments.
@@ -76,11 +76,23 @@ func decodeDemand(r admission.Request) (*podDemand, error) {
 	if err := decode(r.OldObject, was); err != nil {
 		return nil, err
 	}
-	d.charge.Charge = increase(d.charge.Charge, quota.Charge(was))
+	if equality.Semantic.DeepEqual(was.Spec, pod.Spec) {
+		return nil, nil
+	}
+	d.charge.Charge = increase(requestedCharge(pod), quota.Charge(was))
 	if isZero(d.charge.Charge) {
 		return nil, nil
 	}
 	return d, nil
+}
+
+// requestedCharge returns the charge of a pod when kubelet grants its resize. If kubelet found an
+// earlier resize infeasible, quotas ignore spec.resources, also those of the next resize.
+func requestedCharge(pod *corev1.Pod) corev1.ResourceList {
+	granted := pod.DeepCopy()
+	granted.Status.Conditions = slices.DeleteFunc(granted.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
+	return quota.Charge(granted)
 }
 
 // admitPod checks a demand beside the pods admitted lately, and makes it claim its charge.
@@ -99,10 +111,14 @@ func (c Config) admitPod(
 	if err != nil || terminating(s.Namespace) {
 		return err
 	}
-	if c.attachesToTarget(s, want.pod) {
-		return nil
+	if covered, err := c.attachesToTarget(ctx, r, s, want.pod); err != nil || covered {
+		return err
 	}
-	accounts, _ := quota.Accounts(s, c.Quota)
+	accounts, faults := quota.Accounts(s, c.Quota)
+	if err := quota.UnknownRoom(s.Quotas, faults, want.charge, c.Quota); err != nil {
+		return refuse("%s: pod %s does not fit: %s", quota.Exceeded, want.name,
+			describeUnknownRoom(err))
+	}
 	lacking := quota.LackingForPod(quota.Claim(accounts, queue.charges()), want.charge)
 	if lacking != "" {
 		return refuse("%s: pod %s does not fit: %s. Wait until the live migrations of the namespace "+
@@ -131,19 +147,4 @@ func (c Config) dropStored(ctx context.Context, namespace string, queue *podQueu
 	}
 	queue.dropStored(stored)
 	return nil
-}
-
-// attachesToTarget reports whether a pod attaches disks to the target pod of a migration with a
-// reservation. The reservation covers it.
-func (c Config) attachesToTarget(s quota.Snapshot, pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || pod.Labels[kubevirtv1.AppLabel] != quota.AttachmentApp {
-		return false
-	}
-	return slices.ContainsFunc(s.Pods, func(launcher *corev1.Pod) bool {
-		return launcher.UID == owner.UID &&
-			slices.ContainsFunc(s.Reservations, func(r *v1alpha1.MigrationReservation) bool {
-				return r.Name == launcher.Labels[kubevirtv1.MigrationJobLabel]
-			})
-	})
 }

@@ -50,7 +50,7 @@ func (c Config) judgeQuota(ctx context.Context, r admission.Request) error {
 	case deleted:
 		return nil
 	}
-	return judgeEdit(a, is)
+	return c.judgeEdit(a, is)
 }
 
 // accountOf returns the account of a quota before the request; false if the guard does not apply.
@@ -70,7 +70,7 @@ func (c Config) accountOf(
 }
 
 // judgeEdit checks the new state of a quota.
-func judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
+func (c Config) judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
 	for _, key := range quota.StateAnnotations() {
 		if a.Quota.Annotations[key] != is.Annotations[key] {
 			return refuse("annotation %s of ResourceQuota %s belongs to mooring-controller, which "+
@@ -83,11 +83,25 @@ func judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
 	holders := blocking(a.Reservations)
 	switch {
 	case len(holders) == 0:
-		return refuseLowered(a, a.Quota.Spec.Hard, is.Spec.Hard)
+		return c.judgeBase(a, is)
 	case resetsToBase(a, is):
 		return nil
 	}
 	return refuseReserved("ResourceQuota "+is.Name+" cannot be changed", holders)
+}
+
+// judgeBase checks the base that an edit sets. The controller adds the room of stored pods again.
+// A quota manager's base does not count, because an edit does not change it.
+func (c Config) judgeBase(a quota.Account, is *corev1.ResourceQuota) error {
+	before, err := quota.Base(a.Quota, nil, c.Quota)
+	if err != nil {
+		return err
+	}
+	after, err := quota.Base(is, nil, c.Quota)
+	if err != nil {
+		return err
+	}
+	return refuseLowered(a, before, after)
 }
 
 // sameQuota reports whether the guarded fields are unchanged.

@@ -207,3 +207,32 @@ func TestRubbish(t *testing.T) {
 		}
 	}
 }
+
+// TestEditBesideAStoredPod edits a quota while KubeVirt keeps the ended source pod of a migration.
+// It keeps the pod as long as the VM runs, so the edit must not wait for the end of the pod.
+func TestEditBesideAStoredPod(t *testing.T) {
+	source, target := launcher("db", "2", "4Gi"), launcher("db", "2", "4Gi")
+	source.Name, source.UID, source.Status.Phase = "source", "source", corev1.PodSucceeded
+	target.Labels["kubevirt.io/migrationJobUID"] = "m-db"
+	ledger := storedPod()
+	ledger.Spec.Source = &v1alpha1.Reference{Name: "source", UID: "source"}
+	q := edit(quiet(), hard("count/pods", "3"), annotate(quota.BaseAnnotation, `{"count/pods":"2"}`),
+		annotate(quota.AppliedAnnotation, `{"count/pods":"3"}`))
+	q.Status.Hard = q.Spec.Hard
+	q.Status.Used["count/pods"] = resource.MustParse("3")
+	w := newWorld(t, namespace(), q, source, target, ledger)
+	for name, test := range map[string]struct {
+		change func(*corev1.ResourceQuota)
+		why    []string
+	}{
+		"a manager resets it":           {hard("count/pods", "2"), nil},
+		"a manifest with another limit": {hard("count/pods", "2", "limits.cpu", "9"), nil},
+		"below the use of other pods": {hard("count/pods", "1"),
+			[]string{"count/pods: 1 is less than the 2 in use"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := ask(t, admissionv1.Update, q, edit(q, test.change))
+			want(t, guard.NewQuota(w.guard).Handle(t.Context(), r), test.why...)
+		})
+	}
+}

@@ -49,9 +49,10 @@ func (c Config) list(
 
 func terminating(ns *corev1.Namespace) bool { return ns.DeletionTimestamp != nil }
 
-// refuseLowered refuses limits lowered below the use. It is for a quota without reservations.
+// refuseLowered refuses a base lowered below the use. It is for a quota without reservations that
+// block edits.
 func refuseLowered(a quota.Account, before, after corev1.ResourceList) error {
-	low := tooLow(a.Quota.Status.Used, before, after)
+	low := tooLow(a.UsedWithinBase(), before, after)
 	if len(low) == 0 {
 		return nil
 	}
