@@ -2,6 +2,7 @@ package resizevm
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -31,6 +32,13 @@ type Input struct {
 
 	// Estimate estimates the launcher of an instance. It must be pure.
 	Estimate func(*kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error)
+
+	// GiveWay: another VM of the namespace waits for a quota. If this VM waits for its node, it
+	// takes its growth back and asks later again.
+	GiveWay bool
+
+	// KeepMemoryLimits: the API server does not lower memory limits, as Kubernetes 1.33.
+	KeepMemoryLimits bool
 }
 
 // Decision is the next step of a resize. At most one of Resources and Annotations is set.
@@ -46,17 +54,17 @@ type Decision struct {
 func Decide(in Input) (Decision, error) {
 	desired, err := api.ParseVMSize(in.VM.Annotations)
 	d := decision{Input: in, desired: desired}
+	reason, why := d.findLauncher()
 	switch {
 	case err != nil:
-		return d.stop(api.ResizeInvalid, "%s", plaintext.OneLine(err.Error())), nil
+		return d.withdraw(d.stop(api.ResizeInvalid, "%s", plaintext.OneLine(err.Error())))
 	case desired == (api.Size{}):
-		return Decision{}, nil
-	}
-	if reason, why := d.findLauncher(); reason != "" {
+		return d.withdraw(Decision{})
+	case reason != "":
 		return d.stop(reason, "%s", why), nil
 	}
 	if why := d.refusal(); why != "" {
-		return d.stop(api.ResizeRefused, "%s", why), nil
+		return d.withdraw(d.stop(api.ResizeRefused, "%s", why))
 	}
 	return d.next()
 }
@@ -67,9 +75,12 @@ type decision struct {
 	desired   api.Size
 	pod       *corev1.Pod
 	container *corev1.Container
-	rendered  api.Rendered
-	report    *v1alpha1.ResizeReport // about the desired size; nil: none yet
+	latest    *v1alpha1.ResizeReport // of the launcher; nil: none
 	actual    *api.ResizeAmounts
+
+	sized    corev1.ResourceRequirements // of the launcher for the desired size
+	accepted corev1.ResourceRequirements // by kubelet
+	ready    []dimension                 // whose resources suffice for the desired size
 }
 
 // stop returns a decision without a patch.
@@ -78,70 +89,119 @@ func (d *decision) stop(reason api.ResizeReason, format string, args ...any) Dec
 		Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
-// next compares the desired size with pod and report.
+// next compares the desired size with pod and report. Dimensions that shrink come first, and alone.
+// All growth comes at once. So no VM holds a resource while it waits for another one.
 func (d *decision) next() (Decision, error) {
-	sized, err := d.sizedResources()
-	if err != nil {
+	if err := d.readAccepted(); err != nil {
 		return Decision{}, err
 	}
-	resources := raised(d.container.Resources, sized)
-	if d.confirmed() {
-		resources = d.lowered(resources, sized)
+	if err := d.readSized(); err != nil {
+		return Decision{}, err
 	}
-	if !sameResources(resources, d.container.Resources) {
-		return d.resizePod(resources), nil
+	d.ready = d.dimensions(func(m dimension) bool { return !m.rises(d.accepted, d.sized) })
+	falling := d.dimensions(func(m dimension) bool {
+		return slices.Contains(d.ready, m) && m.falls(d.accepted, d.sized)
+	})
+	if len(falling) > 0 {
+		return d.shrink(lowered(d.accepted, d.sized, falling)), nil
 	}
-	if reason, why := pending(d.pod, d.container); reason != "" {
-		return d.stop(reason, "%s", why), nil
-	}
-	if patch := d.missingAnnotations(); len(patch) > 0 {
-		out := d.stop(api.ResizeUnderWay, "the launcher has the resources, mooring-shim follows")
-		out.Pod, out.Annotations = d.pod, patch
-		return out, nil
-	}
-	return d.progress(), nil
+	return d.grow(raised(d.accepted, d.sized)), nil
 }
 
-// resizePod patches the resources of the launcher if the quotas have room for the growth.
-func (d *decision) resizePod(resources corev1.ResourceRequirements) Decision {
-	if guaranteed(d.container.Resources) != guaranteed(resources) {
-		return d.stop(api.ResizeRefused, "the pod would change its QoS class, which Kubernetes "+
-			"refuses: restart the VM with the new size in its template")
+// shrink lowers the resources of the launcher when the guest has given them back.
+func (d *decision) shrink(to corev1.ResourceRequirements) Decision {
+	switch {
+	case !d.hasResources(d.accepted):
+		return d.patch(d.stop(api.ResizeUnderWay, kubeletChanges), d.accepted)
+	case len(d.missingAnnotations()) > 0:
+		return d.annotate()
+	case !d.confirmed():
+		return d.progress()
+	case d.complete():
+		return d.patch(d.stop(api.ResizeDone, "%s", done), to)
 	}
-	if lacking := d.lacking(resources); lacking != "" {
-		return d.stop(api.ResizeNoQuota, "it grows by more than is free: %s. Ask for less, stop "+
-			"another VM, wait until migrations have ended, or raise the quota", lacking)
+	return d.patch(d.stop(api.ResizeUnderWay, kubeletChanges), to)
+}
+
+// grow raises the resources of the launcher if the quotas have room for the growth.
+func (d *decision) grow(to corev1.ResourceRequirements) Decision {
+	reason, why := pending(d.pod, d.container)
+	switch {
+	case d.GiveWay && !sameResources(to, d.accepted) &&
+		(reason == api.ResizeNoNode || d.waitedForNode()):
+		return d.patch(d.stop(api.ResizeNoNode, givesWay), d.accepted)
+	case !d.hasResources(to) && lowering(d.pod, d.container):
+		return d.stop(api.ResizeUnderWay, kubeletChanges)
+	case !d.hasResources(to):
+		return d.patchWithinQuotas(to)
+	case reason != "":
+		return d.stop(reason, "%s", why)
+	case len(d.missingAnnotations()) > 0:
+		return d.annotate()
 	}
-	out := d.stop(api.ResizeUnderWay, kubeletChanges)
-	if d.confirmed() {
-		out = d.stop(api.ResizeDone, "%s", done)
+	return d.progress()
+}
+
+// patchWithinQuotas raises the resources of the launcher. If it may not, it takes back growth that
+// kubelet has not accepted.
+func (d *decision) patchWithinQuotas(to corev1.ResourceRequirements) Decision {
+	if guaranteed(d.container.Resources) != guaranteed(to) {
+		return d.patch(d.stop(api.ResizeRefused, "the pod would change its QoS class, which "+
+			"Kubernetes refuses: restart the VM with the new size in its template"), d.accepted)
 	}
-	out.Pod, out.Resources = d.pod, &resources
+	if lacking := d.lacking(to); lacking != "" {
+		return d.patch(d.stop(api.ResizeNoQuota, "it grows by more than is free: %s. Ask for "+
+			"less, stop another VM, wait until migrations have ended, or raise the quota",
+			lacking), d.accepted)
+	}
+	return d.patch(d.stop(api.ResizeUnderWay, kubeletChanges), to)
+}
+
+// patch adds resources of the launcher to a decision, unless the launcher has them.
+func (d *decision) patch(out Decision, to corev1.ResourceRequirements) Decision {
+	if !d.hasResources(to) {
+		out.Pod, out.Resources = d.pod, &to
+	}
+	return out
+}
+
+func (d *decision) hasResources(r corev1.ResourceRequirements) bool {
+	return sameResources(r, d.container.Resources)
+}
+
+// annotate writes the annotations of the ready dimensions.
+func (d *decision) annotate() Decision {
+	out := d.stop(api.ResizeUnderWay, "the launcher has the resources, mooring-shim follows")
+	out.Pod, out.Annotations = d.pod, d.missingAnnotations()
 	return out
 }
 
 const (
 	done           = "the VM has the desired size"
 	kubeletChanges = "kubelet changes the resources of the launcher"
+	givesWay       = "kubelet has not accepted the growth. Another VM of the namespace waits for " +
+		"quota, so this VM asks again within a minute"
 )
 
 // progress reports the state of a pod that has resources and annotations.
 func (d *decision) progress() Decision {
-	if d.report == nil {
+	report := d.report()
+	if report == nil {
 		return d.stop(api.ResizeUnderWay, "waiting for a report of mooring-shim")
 	}
-	switch podapi.State(d.report.State) {
+	switch podapi.State(report.State) {
 	case podapi.StateDone:
 		return d.stop(api.ResizeDone, "%s", done)
 	case podapi.StateFailed, podapi.StateRefused:
-		return d.stop(api.ResizeFailed, "%s", plaintext.OneLine(d.report.Error))
+		return d.stop(api.ResizeFailed, "%s", plaintext.OneLine(report.Error))
 	}
 	return d.stop(api.ResizeUnderWay, "mooring-shim resizes the VM")
 }
 
-// confirmed reports whether the guest has the desired size. The report may be some seconds old.
-// Agent and kubelet refuse a limit that is too low, until the guest has given memory back.
+// confirmed reports whether the guest has the desired size of the ready dimensions. The report may
+// be some seconds old. Agent and kubelet refuse a limit that is too low, until the guest has given
+// memory back.
 func (d *decision) confirmed() bool {
-	return d.report != nil && podapi.State(d.report.State) == podapi.StateDone &&
-		len(d.missingAnnotations()) == 0
+	report := d.report()
+	return report != nil && podapi.State(report.State) == podapi.StateDone
 }

@@ -45,29 +45,29 @@ func (d *decision) setLauncher(pod *corev1.Pod) (api.ResizeReason, string) {
 		return api.ResizeRefused, fmt.Sprintf("pod %s has no container %q", pod.Name, compute)
 	}
 	d.pod, d.container = pod, &pod.Spec.Containers[at]
-	report, ok := d.Reports[string(pod.UID)]
-	if !ok {
-		return "", ""
-	}
-	if a := report.Actual; a != nil {
-		d.actual = new(api.AmountsOf(api.Size{VCPUs: a.VCPUs, Memory: api.Bytes(a.Memory)}))
-	}
-	if d.isAbout(report) {
-		d.report = &report
+	if report, ok := d.Reports[string(pod.UID)]; ok {
+		d.latest = &report
+		if a := report.Actual; a != nil {
+			d.actual = new(api.AmountsOf(api.Size{VCPUs: a.VCPUs, Memory: api.Bytes(a.Memory)}))
+		}
 	}
 	return "", ""
 }
 
-// isAbout reports whether a report is about the desired size. A report of success also needs an
-// actual size within the desired one.
-func (d *decision) isAbout(r v1alpha1.ResizeReport) bool {
-	vcpus, memory := d.desired.VCPUs, int64(d.desired.Memory)
-	if r.Wanted == nil || vcpus != 0 && r.Wanted.VCPUs != vcpus ||
+// report returns the report about the desired size of the ready dimensions; nil: none yet. A report
+// of success also needs an actual size within the desired one.
+func (d *decision) report() *v1alpha1.ResizeReport {
+	r, size := d.latest, d.readySize()
+	vcpus, memory := size.VCPUs, int64(size.Memory)
+	if r == nil || r.Wanted == nil || vcpus != 0 && r.Wanted.VCPUs != vcpus ||
 		memory != 0 && r.Wanted.Memory != memory {
-		return false
+		return nil
 	}
-	return podapi.State(r.State) != podapi.StateDone || r.Actual != nil &&
-		(vcpus == 0 || r.Actual.VCPUs <= vcpus) && (memory == 0 || r.Actual.Memory <= memory)
+	if podapi.State(r.State) == podapi.StateDone && (r.Actual == nil ||
+		vcpus != 0 && r.Actual.VCPUs > vcpus || memory != 0 && r.Actual.Memory > memory) {
+		return nil
+	}
+	return r
 }
 
 // migrating reports whether a migration or a live update of KubeVirt is under way.
@@ -85,8 +85,7 @@ func migrating(vmi *kubevirtv1.VirtualMachineInstance) bool {
 
 // refusal returns why the VM cannot have the size until it restarts; "": it may.
 func (d *decision) refusal() string {
-	rendered, recorded, err := api.RenderedResources(d.pod.Annotations)
-	d.rendered = rendered
+	_, recorded, err := api.RenderedResources(d.pod.Annotations)
 	_, sidecar, _ := api.Sidecar(d.pod.Annotations)
 	switch {
 	case !sidecar:
@@ -129,34 +128,11 @@ func (d *decision) beyondInstance() string {
 	return strings.Join(all, "; ")
 }
 
-// pending returns why kubelet has not accepted the resources of the container; "": it has.
-func pending(pod *corev1.Pod, c *corev1.Container) (reason api.ResizeReason, why string) {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue {
-			return api.ResizeNoNode, fmt.Sprintf("kubelet has not accepted the resources of pod "+
-				"%s: %s: %s. Ask for less, or migrate the VM to another node", pod.Name,
-				condition.Reason, condition.Message)
-		}
-	}
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name != c.Name {
-			continue
-		}
-		for _, name := range resizable() {
-			asked := c.Resources.Requests[name]
-			if has, ok := status.AllocatedResources[name]; ok && has.Cmp(asked) < 0 {
-				return api.ResizeUnderWay, kubeletChanges
-			}
-		}
-	}
-	return "", ""
-}
-
-// missingAnnotations returns the patch of the pod's annotations that mooring-shim follows. It
-// removes more specific annotations of the same dimension.
+// missingAnnotations returns the patch of the pod's annotations that mooring-shim follows, for the
+// ready dimensions. It removes more specific annotations of the same dimension.
 func (d *decision) missingAnnotations() map[string]*string {
 	patch := map[string]*string{}
-	for key, value := range d.desired.Annotations() {
+	for key, value := range d.readySize().Annotations() {
 		for own := range d.pod.Annotations {
 			if base, _, scoped := strings.Cut(own, "/"); scoped && base == key {
 				patch[own] = nil

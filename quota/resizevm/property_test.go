@@ -75,6 +75,10 @@ func (w *world) checkSafe(t *rapid.T, d Decision) {
 	if d.Resources == nil && len(d.Annotations) == 0 {
 		return
 	}
+	if d.Resources != nil && sameResources(raised(*w.resources(), *d.Resources), *w.resources()) {
+		w.checkFloor(t, d)
+		return // whatever the annotations ask for
+	}
 	size, err := api.ParseVMSize(w.vm.Annotations)
 	if err != nil || size.VCPUs > 8 || size.Memory > 8*gib ||
 		w.vmi.Status.MigrationState != nil {
@@ -83,15 +87,7 @@ func (w *world) checkSafe(t *rapid.T, d Decision) {
 	if d.Resources == nil {
 		return
 	}
-	now := *w.resources()
-	if guaranteed(now) != guaranteed(*d.Resources) ||
-		!slices.Equal(names(now), names(*d.Resources)) {
-		t.Fatalf("QoS class or keys change from %+v to %+v", now, *d.Resources)
-	}
-	if limit, ok := d.Resources.Limits[corev1.ResourceMemory]; ok &&
-		limit.Value() < w.guest.Memory {
-		t.Fatalf("limit %s below the guest's %d", &limit, w.guest.Memory)
-	}
+	w.checkFloor(t, d)
 	before := quota.Charge(w.pod)
 	after := w.pod.DeepCopy()
 	after.Spec.Containers[0].Resources = *d.Resources
@@ -101,6 +97,19 @@ func (w *world) checkSafe(t *rapid.T, d Decision) {
 		if limited && q.Cmp(was) > 0 && q.Cmp(hard) > 0 {
 			t.Fatalf("%s grows to %s, beyond the quota of %s", name, &q, &hard)
 		}
+	}
+}
+
+// checkFloor checks that new resources keep keys and QoS class, and suffice for the guest.
+func (w *world) checkFloor(t *rapid.T, d Decision) {
+	now := *w.resources()
+	if guaranteed(now) != guaranteed(*d.Resources) ||
+		!slices.Equal(names(now), names(*d.Resources)) {
+		t.Fatalf("QoS class or keys change from %+v to %+v", now, *d.Resources)
+	}
+	if limit, ok := d.Resources.Limits[corev1.ResourceMemory]; ok &&
+		limit.Value() < w.guest.Memory {
+		t.Fatalf("limit %s below the guest's %d", &limit, w.guest.Memory)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
-	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/estimate"
 	"github.com/mooring-vm/mooring/quota/read"
@@ -43,6 +42,8 @@ type Config struct {
 	Events  events.EventRecorder
 	Options quota.Options
 	Logger  *slog.Logger
+
+	Now func() time.Time // nil: time.Now
 }
 
 // Reconciler gives VMs their desired size. The request names a VirtualMachine. Different VMs may be
@@ -57,6 +58,9 @@ type Reconciler struct {
 // NewReconciler returns a reconciler.
 func NewReconciler(c Config) *Reconciler {
 	c.Options = c.Options.WithDefaults()
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	return &Reconciler{Config: c, observed: map[types.NamespacedName]string{}}
 }
 
@@ -78,11 +82,11 @@ func (r *Reconciler) Reconcile(
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	d, err := Decide(in)
-	if err != nil {
+	if in.GiveWay, err = r.othersWait(ctx, in.VM); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.apply(ctx, &d); err != nil {
+	d, err := r.step(ctx, in)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: period(d)}, r.report(ctx, in.VM, d.Status)
@@ -159,28 +163,6 @@ func (r *Reconciler) readQuotas(ctx context.Context, in *Input) error {
 	in.Estimate = func(vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
 		return estimate.Estimate(estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas,
 			LimitRanges: read.Pointers(ranges.Items), Cluster: cluster})
-	}
-	return nil
-}
-
-// apply patches the pod. If the API server refuses the patch, the status says so.
-func (r *Reconciler) apply(ctx context.Context, d *Decision) error {
-	var err error
-	switch {
-	case r.Options.Observe:
-	case d.Resources != nil:
-		err = r.Client.SubResource("resize").Patch(ctx, d.Pod.DeepCopy(),
-			resourcesPatch(d.Pod.UID, *d.Resources))
-	case len(d.Annotations) > 0:
-		err = r.Client.Patch(ctx, d.Pod.DeepCopy(), annotationsPatch(d.Pod.UID, d.Annotations))
-	}
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		d.Status.Reason = api.ResizeRefused
-		d.Status.Message = plaintext.OneLine(err.Error())
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("resizing pod %s/%s: %w", d.Pod.Namespace, d.Pod.Name, err)
 	}
 	return nil
 }

@@ -35,6 +35,8 @@ type plane struct {
 	events *events.FakeRecorder
 	sut    *Reconciler
 	refuse error // answer to patches of pods
+
+	keepLimits bool // the API server is of Kubernetes 1.33, which does not lower memory limits
 }
 
 func newPlane(t *testing.T, observe bool) *plane {
@@ -79,6 +81,17 @@ func (p *plane) resize(ctx context.Context, c client.Client, name string, o clie
 	}
 	if p.refuse != nil {
 		return p.refuse
+	}
+	if p.keepLimits {
+		data, err := patch.Data(o)
+		now := &corev1.Pod{}
+		if err := errors.Join(err, json.Unmarshal(data, now)); err != nil {
+			return err
+		}
+		to := now.Spec.Containers[0].Resources.Limits[corev1.ResourceMemory]
+		if to.Cmp(p.resources().Limits[corev1.ResourceMemory]) < 0 {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, o.GetName(), nil)
+		}
 	}
 	return c.Patch(ctx, o, patch)
 }

@@ -1,6 +1,8 @@
 package resizevm
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -11,31 +13,31 @@ import (
 	"github.com/mooring-vm/mooring/quota/sidecar"
 )
 
-// resizable are the resources that Kubernetes resizes in place.
-func resizable() []corev1.ResourceName {
-	return []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
-}
-
 // sizedResources returns the resources of the launcher for the size: the resources at its creation,
 // and the difference of two estimates. So it has the overhead and the ratios of KubeVirt. Only
 // amounts that the container has count.
-func (d *decision) sizedResources() (corev1.ResourceRequirements, error) {
+func (d *decision) sizedResources(size api.Size) (corev1.ResourceRequirements, error) {
+	created, _, err := api.RenderedResources(d.pod.Annotations)
+	if err != nil {
+		return corev1.ResourceRequirements{}, err
+	}
 	before, err := d.Estimate(d.VMI)
 	if err != nil {
 		return corev1.ResourceRequirements{}, err
 	}
-	after, err := d.Estimate(sized(d.VMI, d.size()))
+	after, err := d.Estimate(sized(d.VMI, size))
 	if err != nil {
 		return corev1.ResourceRequirements{}, err
 	}
 	g := growth{before: before.Pod.Charge, after: after.Pod.Charge}
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{},
 		Limits: corev1.ResourceList{}}
-	for _, name := range resizable() {
-		if q, ok := amount(d.rendered.Requests, name); ok {
+	for _, m := range dimensions() {
+		name := corev1.ResourceName(m)
+		if q, ok := amount(created.Requests, name); ok {
 			out.Requests[name] = plus(q, g.of("requests."+name))
 		}
-		if q, ok := amount(d.rendered.Limits, name); ok {
+		if q, ok := amount(created.Limits, name); ok {
 			limit := plus(q, g.ofLimit(name))
 			if request := out.Requests[name]; limit.Cmp(request) < 0 {
 				limit = request
@@ -44,21 +46,6 @@ func (d *decision) sizedResources() (corev1.ResourceRequirements, error) {
 		}
 	}
 	return out, nil
-}
-
-// size returns the size that the pod will ask mooring-shim for.
-func (d *decision) size() api.Size {
-	s, err := api.ParseSize(d.pod.Annotations, compute)
-	if err != nil {
-		return d.desired
-	}
-	if d.desired.VCPUs != 0 {
-		s.VCPUs = d.desired.VCPUs
-	}
-	if d.desired.Memory != 0 {
-		s.Memory = d.desired.Memory
-	}
-	return s
 }
 
 // growth is the difference of two charges.
@@ -99,22 +86,20 @@ func amount(a api.Amounts, name corev1.ResourceName) (resource.Quantity, bool) {
 	return resource.Quantity{}, false
 }
 
-// raised returns the present resources, with higher amounts where to has them.
-func raised(present, to corev1.ResourceRequirements) corev1.ResourceRequirements {
-	out := *present.DeepCopy()
+// raised returns resources, with higher amounts where to has them.
+func raised(from, to corev1.ResourceRequirements) corev1.ResourceRequirements {
+	out := *from.DeepCopy()
 	replace(out, to, func(q, want resource.Quantity, _ corev1.ResourceName) bool {
 		return q.Cmp(want) < 0
 	})
 	return out
 }
 
-// lowered returns resources, with the lower amounts of to for the dimensions of the desired size.
-func (d *decision) lowered(from, to corev1.ResourceRequirements) corev1.ResourceRequirements {
+// lowered returns resources, with the lower amounts of to for some dimensions.
+func lowered(from, to corev1.ResourceRequirements, in []dimension) corev1.ResourceRequirements {
 	out := *from.DeepCopy()
 	replace(out, to, func(q, want resource.Quantity, name corev1.ResourceName) bool {
-		owned := name == corev1.ResourceCPU && d.desired.VCPUs != 0 ||
-			name == corev1.ResourceMemory && d.desired.Memory != 0
-		return owned && q.Cmp(want) > 0
+		return slices.Contains(in, dimension(name)) && q.Cmp(want) > 0
 	})
 	return out
 }

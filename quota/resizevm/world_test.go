@@ -1,6 +1,9 @@
 package resizevm
 
 import (
+	"encoding/json"
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,13 +61,18 @@ type world struct {
 	guest  v1alpha1.SizeReport
 	starts int
 	shape  shape
+	peers  []*world // other VMs of the namespace
+	broken bool     // its guest refuses each change
+	away   bool     // see [Input].GiveWay
 }
 
-func newWorld(s shape) *world {
+func newWorld(s shape) *world { return newNamedWorld("db", s) }
+
+func newNamedWorld(name string, s shape) *world {
 	w := &world{shape: s, hard: list("requests.cpu", "64", "requests.memory", "64Gi",
 		"limits.cpu", "64", "limits.memory", "64Gi")}
-	w.vm = &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "db",
-		UID: "vm-uid", Annotations: map[string]string{}}}
+	w.vm = &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name,
+		UID: types.UID(name + "-vm-uid"), Annotations: map[string]string{}}}
 	w.start()
 	return w
 }
@@ -74,7 +82,7 @@ func (w *world) start() {
 	w.starts++
 	guest, most := resource.MustParse("1Gi"), resource.MustParse("8Gi")
 	w.vmi = &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "vms",
-		Name: "db", UID: "vmi-uid"}}
+		Name: w.vm.Name, UID: types.UID(w.vm.Name + "-vmi-uid")}}
 	w.vmi.OwnerReferences = []metav1.OwnerReference{
 		*metav1.NewControllerRef(w.vm, kubevirtv1.VirtualMachineGroupVersionKind)}
 	w.vmi.Status.Phase = kubevirtv1.Running
@@ -86,10 +94,10 @@ func (w *world) start() {
 			Limits:   w.shape.template.Limits.DeepCopy()},
 	}
 	r := *w.shape.launcher.DeepCopy()
-	w.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "virt-launcher-db",
-		UID: types.UID("pod-" + string(rune('a'+w.starts%26))),
+	w.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "virt-launcher-" +
+		w.vm.Name, UID: types.UID(w.vm.Name + "-pod-" + string(rune('a'+w.starts%26))),
 		Labels: map[string]string{kubevirtv1.AppLabel: "virt-launcher",
-			kubevirtv1.CreatedByLabel: "vmi-uid"},
+			kubevirtv1.CreatedByLabel: string(w.vmi.UID)},
 		Annotations: map[string]string{
 			api.SidecarKey: "mooring-shim",
 			api.RenderedKey: api.Rendered{Requests: rendered(r.Requests),
@@ -144,6 +152,11 @@ func (w *world) follow() {
 		return
 	}
 	wanted := &v1alpha1.SizeReport{VCPUs: size.VCPUs, Memory: int64(size.Memory)}
+	if w.broken {
+		w.report = &v1alpha1.ResizeReport{State: "Failed", Error: "the guest refuses",
+			Wanted: wanted, Actual: new(w.guest)}
+		return
+	}
 	limit, limited := w.resources().Limits[corev1.ResourceMemory]
 	if limited && int64(size.Memory) > limit.Value() {
 		w.report = &v1alpha1.ResizeReport{State: "Refused", Error: "the limit is too low",
@@ -162,13 +175,21 @@ func (w *world) follow() {
 func (w *world) snapshot() quota.Snapshot {
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "quota"}}
 	q.Spec.Hard, q.Status.Hard, q.Status.Used = w.hard, w.hard, corev1.ResourceList{}
-	for name, used := range quota.Charge(w.pod) {
-		if _, ok := w.hard[name]; ok {
-			q.Status.Used[name] = used
+	pods := []*corev1.Pod{w.pod}
+	for _, peer := range w.peers {
+		pods = append(pods, peer.pod)
+	}
+	for _, pod := range pods {
+		for name, more := range quota.Charge(pod) {
+			if _, ok := w.hard[name]; ok {
+				used := q.Status.Used[name]
+				used.Add(more)
+				q.Status.Used[name] = used
+			}
 		}
 	}
 	return quota.Snapshot{Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}},
-		Quotas: []*corev1.ResourceQuota{q}, Pods: []*corev1.Pod{w.pod}}
+		Quotas: []*corev1.ResourceQuota{q}, Pods: pods}
 }
 
 func cluster() virt.Cluster {
@@ -181,17 +202,33 @@ func cluster() virt.Cluster {
 
 func (w *world) input() Input {
 	in := Input{VM: w.vm, VMI: w.vmi, Pods: []*corev1.Pod{w.pod},
-		Reports: map[string]v1alpha1.ResizeReport{}}
+		Reports: map[string]v1alpha1.ResizeReport{}, GiveWay: w.away}
 	if w.report != nil {
 		in.Reports[string(w.pod.UID)] = *w.report
 	}
 	in.Accounts, _ = quota.Accounts(w.snapshot(), quota.Options{})
-	in.Estimate = func(vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
-		return estimate.Estimate(estimate.Input{VMI: vmi, Cluster: cluster(),
-			Namespace: &corev1.Namespace{}})
-	}
+	in.Estimate = w.estimate
 	return in
 }
+
+// estimate remembers estimates of valid instances, which differ only in their domain.
+func (w *world) estimate(vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
+	key, err := json.Marshal(vmi.Spec.Domain)
+	if err != nil {
+		return estimate.Launcher{}, err
+	}
+	if known, ok := estimates.Load(string(key)); ok {
+		return known.(estimate.Launcher), nil
+	}
+	l, err := estimate.Estimate(estimate.Input{VMI: vmi, Cluster: cluster(),
+		Namespace: &corev1.Namespace{}})
+	if err == nil {
+		estimates.Store(string(key), l)
+	}
+	return l, err
+}
+
+var estimates sync.Map // of estimate.Launcher by domain
 
 // tester is the common part of testing.T and rapid.T.
 type tester interface {
@@ -221,6 +258,10 @@ func (w *world) apply(d Decision) {
 		}
 		w.pod.Annotations[key] = *value
 	}
+	delete(w.vm.Annotations, api.ResizeStatusKey)
+	if d.Status != nil {
+		w.vm.Annotations[api.ResizeStatusKey] = statusText(d.Status)
+	}
 }
 
 // settle runs all parts without faults until the decision has no patch.
@@ -240,8 +281,13 @@ func (w *world) settle(t tester) *api.ResizeStatus {
 	return nil
 }
 
+// ask acts as the user, who removes all sizes but these.
 func (w *world) ask(pairs ...string) {
+	status, ok := w.vm.Annotations[api.ResizeStatusKey]
 	w.vm.Annotations = map[string]string{}
+	if ok {
+		w.vm.Annotations[api.ResizeStatusKey] = status
+	}
 	for i := 0; i < len(pairs); i += 2 {
 		w.vm.Annotations[pairs[i]] = pairs[i+1]
 	}
