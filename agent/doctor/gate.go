@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -39,7 +41,32 @@ func startGate(ctx context.Context, s *survey) finding {
 			"after the node's boot, the gate refuses other names than the node policy",
 			configureGate}
 	}
+	if err := s.checkGateProgram(); err != nil {
+		return finding{Problem, err.Error(), "the gate is of another version than the agent",
+			configureGate}
+	}
 	return s.probeGate(ctx, *l)
+}
+
+// checkGateProgram compares the hook with the launchers' program, of which it is a copy.
+func (s *survey) checkGateProgram() error {
+	hook, err := fs.ReadFile(s.Root, fsPath(gate.HookPath))
+	if err != nil {
+		return fmt.Errorf("%s: %w", gate.HookPath, withoutPath(err))
+	}
+	for _, path := range gate.Programs() {
+		program, err := fs.ReadFile(s.Root, fsPath(path))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", path, withoutPath(err))
+		case !bytes.Equal(hook, program):
+			return fmt.Errorf("%s differs from %s", gate.HookPath, path)
+		}
+		return nil
+	}
+	return nil
 }
 
 // checkGateConfig compares the names in the hook's configuration with the node policy.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -15,11 +16,18 @@ const gatePolicy = "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmode: en
 // withGate is a node with this policy, the hook, and this configuration of the hook. libvirt
 // answers the probe.
 func withGate(policy, config string, works bool, err error) change {
-	return both(with(map[string]string{
+	return withGateAnd(nil, policy, config, works, err)
+}
+
+// withGateAnd is withGate with more files.
+func withGateAnd(more map[string]string, policy, config string, works bool, err error) change {
+	files := map[string]string{
 		"etc/mooring/policy.yaml":                policy,
 		strings.TrimPrefix(gate.HookPath, "/"):   "ELF",
 		strings.TrimPrefix(gate.ConfigPath, "/"): config,
-	}), func(m *Machine) {
+	}
+	maps.Copy(files, more)
+	return both(with(files), func(m *Machine) {
 		m.ProbeGate = func(context.Context, string) (bool, error) { return works, err }
 	})
 }
@@ -28,6 +36,9 @@ func TestStartGateFindings(t *testing.T) {
 	const config = `{"version": 1, "requireOwner": ["vm-*"]}`
 	observe := strings.Replace(gatePolicy, "enforce", "observe", 1)
 	const check = "start-gate"
+	program := func(content string) map[string]string {
+		return file(strings.TrimPrefix(gate.Programs()[0], "/"), content)
+	}
 	expect(t, map[string]expectation{
 		"no policy": {with(nil), check, OK, "no node policy"},
 		"policy in the cluster": {agentIs(func(a *Agent) { a.Policy = "NodePolicy gpu, generation 1" }),
@@ -45,6 +56,10 @@ func TestStartGateFindings(t *testing.T) {
 		"other names": {withGate(gatePolicy, `{"version": 1}`, true, nil), check, Problem,
 			`want version 1, names ["vm-*"]`},
 		"observe mode": {withGate(observe, `{"version": 1}`, true, nil), check, OK, "refused"},
+		"hook of another version": {withGateAnd(program("ELF 2"), gatePolicy, config, true, nil),
+			check, Problem, "differs from " + gate.Programs()[0]},
+		"hook of this version": {withGateAnd(program("ELF"), gatePolicy, config, true, nil), check,
+			OK, "refused"},
 		"libvirt runs since before": {withGate(gatePolicy, config, false, nil), check, Problem,
 			"restart libvirtd"},
 		"no libvirt": {withGate(gatePolicy, config, false, errors.New("no socket")), check,

@@ -55,7 +55,16 @@ func (n *Node) read(path string) (*string, error) {
 // write replaces a file in one step, with the permissions of the node's file like. These files may
 // hold passwords of registries.
 func (n *Node) write(path, content, like string) error {
+	return n.writeVia(filepath.Dir(path), path, content, like)
+}
+
+// writeVia is write with the directory for the new file until its rename.
+func (n *Node) writeVia(dir, path, content, like string) error {
 	place, err := n.at(path)
+	if err != nil {
+		return err
+	}
+	via, err := n.at(dir)
 	if err != nil {
 		return err
 	}
@@ -66,7 +75,7 @@ func (n *Node) write(path, content, like string) error {
 	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
 		return err
 	}
-	return replace(place, content, mode)
+	return replace(via, place, content, mode)
 }
 
 // remove removes a file. An absent file is no error.
@@ -81,8 +90,8 @@ func (n *Node) remove(path string) error {
 	return nil
 }
 
-func replace(place, content string, mode fs.FileMode) (err error) {
-	to, err := os.CreateTemp(filepath.Dir(place), filepath.Base(place)+".new-*")
+func replace(dir, place, content string, mode fs.FileMode) (err error) {
+	to, err := os.CreateTemp(dir, filepath.Base(place)+".new-*")
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/mooring-vm/mooring/api/policy"
@@ -16,16 +17,11 @@ import (
 // DefaultPolicy is the path of the node policy. It may be missing.
 const DefaultPolicy = "/etc/mooring/policy.yaml"
 
-// hookPrograms are the paths of the launchers' program on a node: of the unit and of the DaemonSet.
-func hookPrograms() []string {
-	return []string{
-		"/usr/local/libexec/mooring/mooring-hook", "/opt/mooring/libexec/mooring-hook",
-	}
-}
-
 // GateFiles returns the paths of the start gate's files. The hook comes first: without it, libvirt
 // starts all domains.
-func GateFiles() []string { return []string{gate.HookPath, gate.ConfigPath} }
+func GateFiles() []string {
+	return []string{gate.HookPath, gate.ConfigPath, gate.NewHookPath}
+}
 
 // ConfigureGate installs the start gate for the domains in the node policy, or removes it if the
 // policy lists none. Without the default policy it changes nothing.
@@ -79,17 +75,18 @@ func (n *Node) installGate(ctx context.Context, p *policy.Policy) error {
 
 // hookProgram returns the path and the content of the launchers' program.
 func (n *Node) hookProgram() (program, content string, err error) {
-	for _, program := range hookPrograms() {
+	for _, program := range gate.Programs() {
 		content, err := n.read(program)
 		if err != nil || content != nil {
 			return program, text(content), err
 		}
 	}
 	return "", "", fmt.Errorf("none of %s exists: install Mooring on the node first",
-		strings.Join(hookPrograms(), ", "))
+		strings.Join(gate.Programs(), ", "))
 }
 
-// replaceGateFile writes a file with the permissions of another one, if its content changes.
+// replaceGateFile writes a file with the permissions of another one, if its content changes. The new
+// file begins outside of qemu.d: libvirt runs each program there, and obeys its exit code.
 func (n *Node) replaceGateFile(path, content, like string) error {
 	before, err := n.read(path)
 	if err != nil || before != nil && *before == content {
@@ -99,7 +96,7 @@ func (n *Node) replaceGateFile(path, content, like string) error {
 		n.printf("would write %s", path)
 		return nil
 	}
-	if err := n.write(path, content, like); err != nil {
+	if err := n.writeVia(filepath.Dir(gate.ConfigPath), path, content, like); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	n.printf("%s: written", path)

@@ -23,6 +23,37 @@ func TestCommandOf(t *testing.T) {
 	}
 }
 
+// An upgrade of the DaemonSet replaces the gate, also with a node that refuses.
+func TestInstallRefreshesTheGate(t *testing.T) {
+	dir := t.TempDir()
+	program, node := filepath.Join(dir, "program"), filepath.Join(dir, "node")
+	build(t, program)
+	installed := filepath.Join(node, gate.HookPath)
+	err := os.MkdirAll(filepath.Dir(installed), 0o755)
+	if err == nil {
+		err = os.WriteFile(installed, []byte("old"), 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for root, message := range map[string]string{
+		node: gate.HookPath + ": replaced", filepath.Join(dir, "none"): "mooring node configure",
+	} {
+		out, err := exec.CommandContext(t.Context(), program, "install", "--node="+root,
+			filepath.Join(dir, "hook")).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), message) {
+			t.Errorf("%v, %s, want %q", err, out, message)
+		}
+	}
+	want, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(installed); err != nil || string(got) != string(want) {
+		t.Errorf("%d bytes, %v, want the program of %d bytes", len(got), err, len(want))
+	}
+}
+
 // A process with a closed or hostile standard input answers with its exit code alone.
 func TestGateProgram(t *testing.T) {
 	dir := t.TempDir()

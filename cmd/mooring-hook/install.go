@@ -6,17 +6,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
 
 const installHelp = `Copies this program to FILE in one step: a mount of FILE gets either the old program or
 the new one. The init container of the agent's DaemonSet runs it, because its image has
-no other program for a copy.
+no other program for a copy. With --node, the program also replaces an older start gate on the
+node. A failure of that is a warning: the older gate still works.
 
-  mooring-hook install FILE
+  mooring-hook install [flags] FILE
 `
 
 func (p program) install(args []string) error {
 	f := p.flags(installHelp)
+	node := f.String("node", "", "`directory` with the node's root file system")
 	if err := p.parse(f, args); err != nil {
 		return err
 	}
@@ -30,7 +34,24 @@ func (p program) install(args []string) error {
 	if err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
+	if *node != "" {
+		p.refreshGate(*node, self)
+	}
 	return nil
+}
+
+func (p program) refreshGate(node, self string) {
+	text, err := os.ReadFile(self)
+	changed := false
+	if err == nil {
+		changed, err = gate.Refresh(node, text)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(p.errOut, "mooring-hook: %v; run `mooring node configure` on the node\n", err)
+	case changed:
+		fmt.Fprintf(p.errOut, "mooring-hook: %s: replaced\n", gate.HookPath)
+	}
 }
 
 // replace copies a program beside the target and renames it.

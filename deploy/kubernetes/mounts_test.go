@@ -72,6 +72,10 @@ func TestHook(t *testing.T) {
 	if !slices.Contains(spec.Containers[0].Args, "--hook="+install.Args[len(install.Args)-1]) {
 		t.Errorf("the init container runs %v, the agent %v", install.Args, spec.Containers[0].Args)
 	}
+	if node := install.VolumeMounts[1]; node.Name != "root" || node.ReadOnly ||
+		!slices.Contains(install.Args, "--node="+node.MountPath) {
+		t.Errorf("the init container runs %v, with the node at %s", install.Args, node.MountPath)
+	}
 	if *install.SecurityContext.Privileged || len(install.SecurityContext.Capabilities.Add) > 0 {
 		t.Error("the init container of the hook has more rights than it needs")
 	}
