@@ -16,10 +16,11 @@ type gateFile struct {
 	clock  host.Clock
 	logger *slog.Logger
 	policy func() *policy.Policy // in force
+	known  func() bool           // the policy in force is final: see [policies.known]
 
-	next     time.Duration // time of the next write without names
-	required bool          // the last state has names
-	failed   bool          // the last write failed, and the log says so
+	next   time.Duration // time of the next write without names
+	named  bool          // the last state has names
+	failed bool          // the last write failed, and the log says so
 }
 
 // gatePeriod is the time between two writes of a state without names. It is less than
@@ -32,22 +33,27 @@ func (a *Agent) gateFile() *gateFile {
 		clock:  host.LinuxClock{},
 		logger: a.logger,
 		policy: a.policy,
+		known:  a.policies.known,
 	}
 }
 
-// write replaces the state. A state without names stays for a while: it refuses no domain.
+// write replaces the state. A state without names stays for a while: it refuses no domain. Before
+// the NodePolicies are known there is none, and the hook takes its own list.
 func (g *gateFile) write(owners []gate.Owner) {
 	now := time.Duration(g.clock.Now())
 	state := gate.State{Written: now}
 	p := g.policy()
 	if l := p.Lifecycle.Libvirt; l != nil && p.Mode == policy.Enforce {
 		state.RequireOwner = l.RequireOwner
+	} else if l != nil {
+		state.ObserveOwner = l.RequireOwner
 	}
 	required := len(state.RequireOwner) > 0
-	if !g.required && !required && now < g.next {
+	named := required || len(state.ObserveOwner) > 0
+	if !required && !g.known() || !named && !g.named && now < g.next {
 		return
 	}
-	if required {
+	if named {
 		state.Owners = owners
 	}
 	err := state.Write(g.path)
@@ -55,7 +61,7 @@ func (g *gateFile) write(owners []gate.Owner) {
 		g.logger.Error("the agent cannot write the start gate's state; the gate refuses its names",
 			"path", g.path, "error", err)
 	}
-	g.failed, g.required = err != nil, required
+	g.failed, g.named = err != nil, named
 	if err == nil {
 		g.next = now + gatePeriod
 	}

@@ -39,6 +39,7 @@ type policies struct {
 	updating sync.Mutex
 
 	mu     sync.Mutex
+	listed bool   // update has decided with the cluster's list
 	source string // of the policy in force, for people
 	report v1alpha1.PolicyReport
 }
@@ -130,6 +131,7 @@ func (p *policies) update() {
 	p.mu.Lock()
 	before := p.report
 	p.mu.Unlock()
+	defer p.setListed()
 	object, err := p.cluster.Choose(before.Name)
 	report := v1alpha1.PolicyReport{}
 	if object != nil {
@@ -154,6 +156,19 @@ func (p *policies) update() {
 	p.mu.Lock()
 	p.report = report
 	p.mu.Unlock()
+}
+
+func (p *policies) setListed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listed = true
+}
+
+// known reports whether the policy in force takes account of the cluster's NodePolicies.
+func (p *policies) known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cluster == nil || p.listed
 }
 
 func (p *policies) log(report v1alpha1.PolicyReport) {
@@ -183,12 +198,21 @@ func (p *policies) putInForce(object *v1alpha1.NodePolicy) (remark string, err e
 	p.source = source
 	p.mu.Unlock()
 	p.apply(next)
-	if !reflect.DeepEqual(next.Lifecycle.Emulators, p.started.Lifecycle.Emulators) ||
-		!reflect.DeepEqual(next.Lifecycle.Libvirt, p.started.Lifecycle.Libvirt) {
+	if !reflect.DeepEqual(readAtStart(next), readAtStart(p.started)) {
 		return "lifecycle.emulators and lifecycle.libvirt take effect at the agent's next start",
 			nil
 	}
 	return "", nil
+}
+
+// readAtStart returns the part of the policy that the agent reads at its start only. The start gate
+// reads requireOwner at once.
+func readAtStart(p *policy.Policy) (l policy.Lifecycle) {
+	l.Emulators = p.Lifecycle.Emulators
+	if libvirt := p.Lifecycle.Libvirt; libvirt != nil {
+		l.Libvirt = &policy.Libvirt{Records: libvirt.Records, Socket: libvirt.Socket}
+	}
+	return l
 }
 
 // parseAndStore checks a NodePolicy like a file, and writes it to the cache.

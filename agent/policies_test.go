@@ -78,8 +78,14 @@ func TestPoliciesFollowTheCluster(t *testing.T) {
 	c.object = enforcing(1)
 	p.update()
 	checkPolicy(t, p, policy.Observe, v1alpha1.PolicyReport{Applied: true})
+	if p.known() {
+		t.Error("the NodePolicies are known before their list")
+	}
 	c.synced = true
 	p.update()
+	if !p.known() {
+		t.Error("the NodePolicies are unknown after their list")
+	}
 	applied := v1alpha1.PolicyReport{Name: "gpu", Generation: 1, Applied: true}
 	checkPolicy(t, p, policy.Enforce, applied)
 	if got := p.inForce(); got != "NodePolicy gpu, generation 1" {
@@ -102,14 +108,28 @@ func TestPoliciesFollowTheCluster(t *testing.T) {
 	checkPolicy(t, p, policy.Enforce, v1alpha1.PolicyReport{Name: "gpu", Generation: 3,
 		Applied: true, Reason: "lifecycle.emulators and lifecycle.libvirt take effect at"})
 
+	c.object = enforcing(4)
+	c.object.Spec.Lifecycle = &v1alpha1.NodePolicyLifecycle{
+		Libvirt: &v1alpha1.NodePolicyLibvirt{RequireOwner: []string{"vm-*"}}}
+	p.update()
+	checkPolicy(t, p, policy.Enforce, v1alpha1.PolicyReport{Name: "gpu", Generation: 4,
+		Applied: true, Reason: "take effect at"})
+	p.started = p.current.Get()
+	c.object = c.object.DeepCopy()
+	c.object.Generation, c.object.Spec.Lifecycle.Libvirt.RequireOwner = 5, []string{"db"}
+	p.update() // the start gate follows at once
+	checkPolicy(t, p, policy.Enforce, v1alpha1.PolicyReport{Name: "gpu", Generation: 5,
+		Applied: true})
+	p.started = p.file
+
 	c.object = nil
 	p.update()
 	checkPolicy(t, p, policy.Observe, v1alpha1.PolicyReport{Applied: true})
 	if _, err := os.Stat(p.cache); !os.IsNotExist(err) {
 		t.Errorf("the stored NodePolicy: %v", err)
 	}
-	if len(told) != 3 {
-		t.Errorf("told %v, want three policies", told)
+	if len(told) != 5 {
+		t.Errorf("told %v, want five policies", told)
 	}
 }
 

@@ -83,6 +83,7 @@ func (a *Agent) startWorkers(ctx context.Context, s *stage) {
 	if a.domainNames != nil {
 		s.do(a.watchDomains)
 	}
+	s.do(a.watchRefusals)
 	s.do(a.plugin.Run)
 	s.run((&podserver.Server{Dirs: a.podDirs, Pods: a.pods, Logger: a.logger}).Run)
 	if a.nodeHooks != nil {

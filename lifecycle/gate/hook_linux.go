@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 )
@@ -39,19 +40,20 @@ func (h Hook) Call(args []string, stdin io.Reader) error {
 	if name == Probe {
 		return errors.New(ProbeRefused)
 	}
-	if err := h.decide(name, stdin); err != nil {
+	if err := h.decide(name, args[1], stdin); err != nil {
 		return fmt.Errorf("the start gate refuses domain %s: %w", name, err)
 	}
 	return nil
 }
 
-func (h Hook) decide(name string, stdin io.Reader) error {
+func (h Hook) decide(name, operation string, stdin io.Reader) error {
 	deadline := time.Now().Add(timeout)
 	config, err := ReadConfig(h.Config)
 	if err != nil {
 		config = Config{State: StatePath}
 	}
 	state, err := ReadState(config.State)
+	fresh := err == nil && !state.old(h.now())
 	switch {
 	case err != nil && !matches(config.RequireOwner, name):
 		return nil
@@ -59,10 +61,34 @@ func (h Hook) decide(name string, stdin io.Reader) error {
 		return fmt.Errorf("the agent's state %s is missing; %s", config.State, startAgent)
 	case err != nil:
 		return fmt.Errorf("the agent's state is unreadable: %w", err)
-	case !state.old(h.now()) && !matches(state.RequireOwner, name),
+	case fresh && matches(state.ObserveOwner, name):
+		h.observe(name, operation, stdin, state, config.State, deadline)
+		return nil
+	case fresh && !matches(state.RequireOwner, name),
 		!matches(slices.Concat(state.RequireOwner, config.RequireOwner), name):
 		return nil
 	}
+	return h.requireOwner(name, stdin, state, config.State, deadline)
+}
+
+// observe records a start that enforce mode would refuse. A start has both operations, and one
+// record. libvirt shows no message of a start that goes on, so a failed record stays unreported.
+func (h Hook) observe(
+	name, operation string, stdin io.Reader, state State, path string, deadline time.Time,
+) {
+	if operation != "prepare" {
+		return
+	}
+	if err := h.requireOwner(name, stdin, state, path, deadline); err != nil {
+		_ = Refusal{At: h.now(), Domain: name, Reason: err.Error()}.record(
+			filepath.Join(filepath.Dir(path), RefusalsName))
+	}
+}
+
+// requireOwner returns nil if the domain has an active owner.
+func (h Hook) requireOwner(
+	name string, stdin io.Reader, state State, path string, deadline time.Time,
+) error {
 	d, err := readInTime(stdin)
 	if err == nil && d.name != name {
 		err = fmt.Errorf("name %q: want %q", d.name, name)
@@ -70,7 +96,7 @@ func (h Hook) decide(name string, stdin io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("libvirt's definition is unreadable: %w", err)
 	}
-	return h.awaitOwner(d, state, config.State, deadline)
+	return h.awaitOwner(d, state, path, deadline)
 }
 
 // awaitOwner repeats a refusal until the deadline. A launcher may start its domain at once, and the

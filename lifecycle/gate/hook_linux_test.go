@@ -146,6 +146,112 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// In observe mode the hook refuses nothing, and records each start that it would refuse once.
+func TestObserveMode(t *testing.T) {
+	observe := func(change func(*State)) *State {
+		return fresh(func(s *State) {
+			s.RequireOwner, s.ObserveOwner = nil, []string{"vm-*"}
+			change(s)
+		})
+	}
+	unowned := func(s *State) { s.Owners = nil }
+	for name, c := range map[string]struct {
+		state  *State
+		call   string
+		stdin  string
+		reason string // of the record; empty: there is none
+	}{
+		"active owner":  {observe(func(*State) {}), vm3Call, vm3, ""},
+		"no owner":      {observe(unowned), vm3Call, vm3, "no launcher on this node declares it"},
+		"ended":         {observe(func(s *State) { s.Owners[0].PID = 8 }), vm3Call, vm3, "8 has ended"},
+		"no definition": {observe(unowned), vm3Call, "", "definition is unreadable"},
+		"start":         {observe(unowned), "vm-3 start begin -", vm3, ""},
+		"reconnect":     {observe(unowned), "vm-3 reconnect begin -", vm3, ""},
+		"unlisted name": {observe(unowned), "db prepare begin -", vm3, ""},
+		"enforced":      {fresh(unowned), vm3Call, vm3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, c.state)
+			refusal := ""
+			if name == "enforced" {
+				refusal = "no launcher"
+			}
+			f.expect(t, c.call, c.stdin, refusal)
+			all, err := TakeRefusals(filepath.Join(filepath.Dir(f.state), RefusalsName))
+			if err != nil || (len(all) == 1) != (c.reason != "") || len(all) > 1 {
+				t.Fatalf("refusals %+v, %v, want one with %q", all, err, c.reason)
+			}
+			if c.reason != "" && (all[0].Domain != "vm-3" || all[0].At != now ||
+				!strings.Contains(all[0].Reason, c.reason)) {
+				t.Errorf("refusal %+v, want %q", all[0], c.reason)
+			}
+		})
+	}
+}
+
+// Without a fresh state the hook follows its own list, as in enforce mode.
+func TestObserveModeWithAnOldState(t *testing.T) {
+	old := fresh(func(s *State) {
+		s.Written, s.RequireOwner, s.ObserveOwner = 0, nil, []string{"*"}
+	})
+	f := newFixture(t, old)
+	f.expect(t, vm3Call, vm3, "16m40s old")
+	f.expect(t, "db prepare begin -", vm3, "")
+}
+
+// The file of refusals is bounded, and survives damage and hostile names.
+func TestRefusals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), RefusalsName)
+	expect := func(step string, domains int, damaged bool) (all []Refusal) {
+		t.Helper()
+		all, err := TakeRefusals(path)
+		if len(all) != domains || (err != nil) != damaged {
+			t.Fatalf("%s: %d refusals, %v, want %d, damage: %t", step, len(all), err, domains, damaged)
+		}
+		return all
+	}
+	expect("no file", 0, false)
+	hostile := Refusal{Domain: "a\nb\xff", Reason: strings.Repeat("x", 1<<20)}
+	recorded := 0
+	for hostile.record(path) == nil {
+		recorded++
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > maxRefusals || recorded == 0 {
+		t.Fatalf("%d refusals in %+v, %v", recorded, info, err)
+	}
+	all := expect("full", recorded, false)
+	if len(all[0].Reason) != maxReason {
+		t.Errorf("a reason of %d bytes", len(all[0].Reason))
+	}
+	expect("taken", 0, false)
+	if err := os.WriteFile(path, []byte("x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Refusal{Domain: "vm-3"}).record(path); err != nil {
+		t.Fatal(err)
+	}
+	expect("damaged", 1, true)
+	expect("after the damage", 0, false)
+}
+
+// An agent that hangs with the lock cannot block libvirt.
+func TestRefusalWithALockedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), RefusalsName)
+	agent, err := openRefusals(path, os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		err := Refusal{Domain: "vm-3"}.record(path)
+		if took := time.Since(began); err == nil || took > 2*time.Second-timeout {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
+}
+
 // A malformed definition refuses the listed names only.
 func TestHostileDefinitions(t *testing.T) {
 	entities := `<!DOCTYPE d [<!ENTITY a "vm-3"><!ENTITY b "&a;&a;">]>`

@@ -32,8 +32,9 @@ type State struct {
 	Written time.Duration `json:"written"`
 
 	// RequireOwner are globs of path.Match for the names of domains that need an owner. It is empty
-	// in observe mode.
+	// in observe mode. Then ObserveOwner has them, and the hook records what it would refuse.
 	RequireOwner []string `json:"requireOwner"`
+	ObserveOwner []string `json:"observeOwner,omitempty"`
 
 	Owners []Owner `json:"owners,omitempty"`
 }
