@@ -64,7 +64,8 @@ func (d *domains) Running() (running, unreadable []tie.Domain, err error) {
 	}
 	d.remember(all)
 	for _, domain := range all {
-		running = append(running, tie.Domain{Name: domain.Name, UUID: domain.UUID, PID: domain.PID})
+		running = append(running, tie.Domain{Name: domain.Name, UUID: domain.UUID,
+			PID: domain.PID, Owner: domain.Owner})
 	}
 	return running, d.identify(faults), nil
 }

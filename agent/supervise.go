@@ -25,6 +25,7 @@ type supervision struct {
 	view      *bpf.View // of a fence; nil in an agent
 	processes *host.LinuxProcesses
 	store     *supervisor.FileStore
+	former    *supervisor.FileStore // nil in a fence
 
 	reconcileOnce sync.Once
 	reconciled    chan struct{} // closed once the runtime has listed the running launchers
@@ -51,12 +52,16 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 	if s.store, err = supervisor.OpenFileStore(a.config.Root, a.config.Proc); err != nil {
 		return err
 	}
+	if s.former, err = supervisor.OpenFormerStore(a.config.Root, a.config.Proc); err != nil {
+		return err
+	}
 	config := supervisor.Config{
 		Registry:     a.registry,
 		Tracker:      t,
 		Processes:    s.processes,
 		PodDirs:      a.podDirs,
 		Store:        s.store,
+		Former:       s.former,
 		Recorder:     a.recorders(),
 		Guard:        a.guard,
 		Observer:     a.metrics,
@@ -123,6 +128,9 @@ func (v *supervision) close() error {
 	}
 	if v.store != nil {
 		errs = append(errs, v.store.Close())
+	}
+	if v.former != nil {
+		errs = append(errs, v.former.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end the supervision: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-vm/mooring/agent/admin"
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
@@ -37,6 +38,8 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 			"for DIMMs. Existing headroom and everything else stay unchanged. Standard error\n" +
 			"lists each change with its reason. A domain that cannot get headroom is refused\n" +
 			"with every reason.\n\n" +
+			"With --owner, the domain's metadata names the pod that owns the VM. The agent of a\n" +
+			"node then ends the VM after its pod, also if both started while it was away.\n\n" +
 			"Without FILE, or with -, reads standard input. Without capacities the limits\n" +
 			"come from the node policy, if an agent runs here and its policy sets them, or\n" +
 			"else from the memory and CPUs of this machine.",
@@ -47,7 +50,10 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 		Args: between(0, 1, "at most one FILE"),
 	}
 	var o headroom.Options
+	var owner string
 	o.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&owner, "owner", "",
+		"the pod that owns the VM, as `NAMESPACE/NAME/UID`; a launcher knows its own")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file := stdin
 		if len(args) > 0 {
@@ -58,7 +64,7 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 		if err := p.fillCapacities(cmd.Context(), os.DirFS("/"), &o, source); err != nil {
 			return err
 		}
-		return p.domainPrepare(cmd.InOrStdin(), o, file)
+		return p.domainPrepare(cmd.InOrStdin(), o, owner, file)
 	}
 	return cmd
 }
@@ -99,8 +105,12 @@ func (p *Program) capacities(ctx context.Context) (podapi.Headroom, error) {
 	return node.Headroom, err
 }
 
-func (p *Program) domainPrepare(in io.Reader, o headroom.Options, file string) error {
+func (p *Program) domainPrepare(in io.Reader, o headroom.Options, owner, file string) error {
 	if err := o.Check(); err != nil {
+		return &usageError{err}
+	}
+	pod, err := parseOwner(owner)
+	if err != nil {
 		return &usageError{err}
 	}
 	text, err := readInput(in, file)
@@ -123,6 +133,24 @@ func (p *Program) domainPrepare(in io.Reader, o headroom.Options, file string) e
 	for _, note := range prepared.Notes {
 		fmt.Fprintln(p.ErrOut, oneLine(note))
 	}
+	if pod != nil {
+		prepared.XML, err = headroom.SetOwner(prepared.XML, *pod)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
 	_, err = p.Out.Write(prepared.XML)
 	return err
+}
+
+// parseOwner returns nil without the flag.
+func parseOwner(flag string) (*api.Owner, error) {
+	if flag == "" {
+		return nil, nil
+	}
+	owner, err := api.ParseOwner(flag)
+	if err != nil {
+		return nil, fmt.Errorf("--owner: %w", err)
+	}
+	return &owner, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
@@ -70,7 +71,7 @@ func TestDomainPrepareForThisMachine(t *testing.T) {
 	program, o := testProgram(&out, &errOut), headroom.Options{Memory: -1}
 	err := program.fillCapacities(t.Context(), machine, &o, headroom.Source{Policy: noPolicy})
 	if err == nil {
-		err = program.domainPrepare(strings.NewReader(growableXML), o, stdin)
+		err = program.domainPrepare(strings.NewReader(growableXML), o, "", stdin)
 	}
 	if err != nil || !strings.Contains(errOut.String(), "can grow to 16\n") ||
 		!strings.Contains(errOut.String(), "can grow to 8Gi") {
@@ -183,4 +184,18 @@ func runDomain(t *testing.T, args ...string) result {
 	var out, errOut bytes.Buffer
 	code := testProgram(&out, &errOut).Run(t.Context(), append([]string{"domain"}, args...))
 	return result{code, out.String(), errOut.String()}
+}
+
+// The owner goes into the metadata of the prepared domain.
+func TestDomainPrepareOwner(t *testing.T) {
+	args := []string{"--memory-capacity", "4096", "--cpu-capacity", "8", "--owner"}
+	got := runPrepare(t, growableXML, append(args, "vms/vm-1/3f4c1f0e-8a63")...)
+	if got.code != ExitOK || !strings.Contains(got.out, api.OwnerNamespace) ||
+		!strings.Contains(got.out, "3f4c1f0e-8a63") {
+		t.Errorf("%+v", got)
+	}
+	got = runPrepare(t, growableXML, append(args, "$(POD)")...)
+	if got.code != ExitUsage || got.out != "" || !strings.Contains(got.errOut, "NAMESPACE/NAME/UID") {
+		t.Errorf("%+v", got)
+	}
 }

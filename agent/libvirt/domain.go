@@ -80,13 +80,17 @@ func IsDaemon(args []string) bool {
 // src/conf/domain_conf.c).
 type status struct {
 	Domain struct {
-		Name string `xml:"name"`
-		UUID string `xml:"uuid"`
+		Name     string `xml:"name"`
+		UUID     string `xml:"uuid"`
+		Metadata struct {
+			Owners []owner `xml:"https://mooring.dev/domain owner"` // see [api.OwnerNamespace]
+		} `xml:"metadata"`
 	} `xml:"domain"`
 }
 
-// parse reads a record. For a domain without a process, ok is false and err is nil.
-func parse(r io.Reader) (d Domain, ok bool, err error) {
+// parse reads a record without its version. For a domain without a process, ok is false and err is
+// nil.
+func parse(r io.Reader) (d Record, ok bool, err error) {
 	decoder := xml.NewDecoder(io.LimitReader(r, maxRecord))
 	root, err := rootOf(decoder)
 	if err != nil {
@@ -107,6 +111,7 @@ func parse(r io.Reader) (d Domain, ok bool, err error) {
 			s.Domain.UUID)
 	}
 	d.Name, d.UUID = s.Domain.Name, id.String()
+	d.Owner = ownerOf(s.Domain.Metadata.Owners)
 	return d, true, nil
 }
 

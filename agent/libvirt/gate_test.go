@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
 
@@ -127,6 +129,21 @@ func TestRealStartGate(t *testing.T) {
 	}
 	r.must(t, "destroy", "vm-1")
 	r.refused(t, "gate.json is missing")
+}
+
+// libvirt keeps the owner in its record of the running domain, also after its own end.
+func TestRealOwner(t *testing.T) {
+	r := startLibvirt(t)
+	const element = `<metadata><m:owner xmlns:m="` + api.OwnerNamespace +
+		`" namespace="vms" name="vm-1" uid="3f4c1f0e-8a63"/></metadata>`
+	write(t, r.dir, "owned.xml", []byte(strings.Replace(realDomain, "<memory", element+"<memory", 1)))
+	r.must(t, "create", filepath.Join(r.dir, "owned.xml"))
+	all, _, err := r.Scan()
+	want := agentapi.PodRef{Namespace: "vms", Name: "vm-1", UID: "3f4c1f0e-8a63"}
+	if err != nil || len(all) != 1 || all[0].Owner != want {
+		t.Errorf("records %+v, %v, want owner %+v", all, err, want)
+	}
+	r.must(t, "destroy", "vm-1")
 }
 
 // Domains without a required owner start in any case, also before the agent's first start.

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
 const recordSuffix = ".xml"
@@ -33,6 +35,7 @@ type Records struct {
 // Record is a file of [Records].
 type Record struct {
 	Domain
+	Owner   agentapi.PodRef // in the domain's metadata; zero: none
 	Version Version
 }
 
@@ -129,11 +132,12 @@ func readRecord(dir *os.File, name string) (record Record, ok bool, err error) {
 		return record, false, err
 	}
 	defer f.Close()
-	d, ok, err := parse(bufio.NewReader(f))
-	if err == nil && ok && d.Name+recordSuffix != name {
-		return record, false, fmt.Errorf("the record is about domain %q", d.Name)
+	record, ok, err = parse(bufio.NewReader(f))
+	if err == nil && ok && record.Name+recordSuffix != name {
+		return Record{}, false, fmt.Errorf("the record is about domain %q", record.Name)
 	}
-	return Record{d, version}, ok, err
+	record.Version = version
+	return record, ok, err
 }
 
 // openRecord opens a regular file of root or of this process's user. It follows no link, and

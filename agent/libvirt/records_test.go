@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
 var (
@@ -213,4 +216,42 @@ func BenchmarkRecords(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A domain's metadata names its owner. A foreign, malformed or ambiguous element names none, and the
+// record stays usable.
+func TestOwnerInRecord(t *testing.T) {
+	want := agentapi.PodRef{Namespace: "vms", Name: "vm-1.a", UID: "3f4c1f0e-8a63"}
+	element := func(space, attrs string) string {
+		return "<m:owner xmlns:m='" + space + "' " + attrs + "/>"
+	}
+	const attrs = "namespace='vms' name='vm-1.a' uid='3f4c1f0e-8a63'"
+	good := element(api.OwnerNamespace, attrs)
+	for name, c := range map[string]struct {
+		metadata string
+		want     agentapi.PodRef
+	}{
+		"owner":            {good, want},
+		"beside others":    {"<k:x xmlns:k='http://kubevirt.io'/>" + good, want},
+		"none":             {"", agentapi.PodRef{}},
+		"foreign element":  {element("http://example.org", attrs), agentapi.PodRef{}},
+		"nested":           {"<x>" + good + "</x>", agentapi.PodRef{}},
+		"two":              {good + good, agentapi.PodRef{}},
+		"no attributes":    {element(api.OwnerNamespace, ""), agentapi.PodRef{}},
+		"UID with a slash": {element(api.OwnerNamespace, attrs[:len(attrs)-1]+"/..'"), agentapi.PodRef{}},
+		"long UID": {element(api.OwnerNamespace, attrs[:len(attrs)-1]+strings.Repeat("a", 64)+"'"),
+			agentapi.PodRef{}},
+		"name with a line": {element(api.OwnerNamespace, "namespace='vms' name='a&#10;b' uid='1'"),
+			agentapi.PodRef{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := "<domstatus state='running' pid='7'><domain type='kvm'><name>vm-1</name><uuid>" +
+				"5530f9f3-5627-4dec-933e-74ce04c51e18</uuid><metadata>" + c.metadata +
+				"</metadata></domain></domstatus>"
+			d, ok, err := parse(strings.NewReader(text))
+			if err != nil || !ok || d.Owner != c.want || d.Name != "vm-1" || d.PID != 7 {
+				t.Errorf("%+v, %t, %v, want owner %+v", d, ok, err, c.want)
+			}
+		})
+	}
 }

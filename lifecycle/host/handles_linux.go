@@ -221,6 +221,11 @@ func (l *LinuxProcesses) KillCgroup(cgroup string) error {
 	return nil
 }
 
+// PodCgroupExists implements [supervisor.Processes].
+func (l *LinuxProcesses) PodCgroupExists(uid string) (bool, error) {
+	return l.kernel.PodCgroupExists(uid)
+}
+
 // Exists implements [supervisor.Processes].
 func (l *LinuxProcesses) Exists(cgroup string) (bool, error) {
 	_, err := os.Stat(filepath.Join(l.kernel.cgroup, cgroup))

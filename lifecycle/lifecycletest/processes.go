@@ -133,6 +133,11 @@ func (k *Kernel) KillCgroup(cgroup string) error {
 	return nil
 }
 
+// PodCgroupExists implements [supervisor.Processes]: see [Kernel.Write].
+func (k *Kernel) PodCgroupExists(uid string) (bool, error) {
+	return k.Exists("/kubepods/pod" + uid)
+}
+
 // Exists implements [supervisor.Processes].
 func (k *Kernel) Exists(cgroup string) (bool, error) {
 	k.mu.Lock()

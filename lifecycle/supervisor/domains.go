@@ -14,9 +14,11 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// assignDomain adds the emulator of a domain to its launcher as a VM process. own is the cgroup of
-// the domain alone.
-func (s *Supervisor) assignDomain(ctx context.Context, d tie.Domain, p Tracked, own string) {
+// assignDomain adds the emulator of a domain to its launcher as a VM process.
+func (s *Supervisor) assignDomain(
+	ctx context.Context, d tie.Domain, p Tracked, result *scanResult,
+) {
+	own := result.vmCgroups[p.ID()] // the cgroup of the domain alone
 	holder := s.holderOf(p.Process)
 	if holder != nil {
 		v := holder.VM(p.Process)
@@ -35,14 +37,19 @@ func (s *Supervisor) assignDomain(ctx context.Context, d tie.Domain, p Tracked, 
 	for _, claimant := range refused {
 		s.reportClaimed(claimant, t, d)
 	}
-	if late != nil {
-		s.reportStartedLate(late, d, p)
-		if s.stopsLate(d) {
+	gone := t == nil && result.ownerGone[p.ID()] && s.ownerIsGone(d)
+	switch {
+	case gone && (late == nil || late.Launcher.Pod.UID != d.Owner.UID):
+		s.addOrphan(d, p, own)
+		return
+	case late != nil:
+		stops := gone || s.stopsLate(d)
+		s.reportStartedLate(late, d, p, stops)
+		if stops {
 			t = late
 		}
-	}
-	if t == nil && late == nil {
-		s.addByGroup(d, p)
+	case t == nil && !s.addByGroup(d, p):
+		s.reportUnowned(d, p)
 	}
 	if t == nil {
 		return
@@ -157,7 +164,7 @@ func (s *Supervisor) stopsLate(d tie.Domain) bool {
 }
 
 // reportStartedLate reports once a domain's process that started after the end of its launcher.
-func (s *Supervisor) reportStartedLate(t *managedTie, d tie.Domain, p Tracked) {
+func (s *Supervisor) reportStartedLate(t *managedTie, d tie.Domain, p Tracked, stops bool) {
 	if t.lateReported[p.ID()] {
 		return
 	}
@@ -167,7 +174,7 @@ func (s *Supervisor) reportStartedLate(t *managedTie, d tie.Domain, p Tracked) {
 	if t.endUnseen {
 		when = "was last seen alive"
 	}
-	if s.stopsLate(d) {
+	if stops {
 		then = "stops it"
 	}
 	v := tie.VM{Executable: p.Executable, Domain: &d}

@@ -124,6 +124,10 @@ type Processes interface {
 
 	// Exists reports whether a cgroup exists.
 	Exists(cgroup string) (bool, error)
+
+	// PodCgroupExists reports whether the node has a cgroup of the pod. A pod without one has no
+	// container.
+	PodCgroupExists(podUID string) (bool, error)
 }
 
 // Store keeps ties for the next agent and for the fence, until the next boot.

@@ -80,13 +80,15 @@ func (s *Supervisor) findNewRecords(
 	}
 }
 
-// addByGroup adds the process of a domain without a claim to the launcher from which it descends.
-func (s *Supervisor) addByGroup(d tie.Domain, p Tracked) {
+// addByGroup adds the process of a domain without a claim to the launcher from which it descends. It
+// reports whether there is such a launcher.
+func (s *Supervisor) addByGroup(d tie.Domain, p Tracked) bool {
 	t := s.byGroup[p.Group]
 	if t == nil || p.Bound || s.claimedElsewhere(t, d) {
-		return
+		return false
 	}
 	s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})
+	return true
 }
 
 // reassign takes a VM process from the tie of its group.

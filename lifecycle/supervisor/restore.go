@@ -15,10 +15,23 @@ func (s *Supervisor) Restore() error {
 	for _, t := range stored {
 		s.enqueue(func(ctx context.Context) { s.restoreTie(ctx, t) })
 	}
+	err = errors.Join(err, s.restoreAllFormer())
 	if err != nil {
 		return fmt.Errorf("restore the ties of earlier launchers: %w", err)
 	}
 	return nil
+}
+
+// restoreAllFormer takes over the stored former launchers, after the ties.
+func (s *Supervisor) restoreAllFormer() error {
+	if s.Former == nil {
+		return nil
+	}
+	stored, err := s.Former.Load()
+	for _, t := range stored {
+		s.enqueue(func(context.Context) { s.restoreFormer(t) })
+	}
+	return err
 }
 
 // restoreTie adds a stored tie. A stop in progress goes on under the present policy.

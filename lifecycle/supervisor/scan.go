@@ -98,8 +98,12 @@ func (s *Supervisor) launchersToRead(requested map[*managedTie]uint64) map[strin
 	return all
 }
 
-// domainsDeclared reports whether any launcher declares a domain, or has declared it.
+// domainsDeclared reports whether libvirt's records matter: any launcher declares a domain, or has
+// declared it. Outside of the fence they always do, because a domain may name its owner.
 func (s *Supervisor) domainsDeclared() bool {
+	if s.Domains != nil && !s.Terms.ProofOnly {
+		return true
+	}
 	for _, t := range s.ties {
 		if t.Launcher.Domain != "" {
 			return true
@@ -126,7 +130,7 @@ func (s *Supervisor) applyScan(
 	for _, p := range result.emulators {
 		t := s.tieOf(result, p)
 		if d, ok := result.domains[p.ID()]; ok {
-			s.assignDomain(ctx, d, p, result.vmCgroups[p.ID()])
+			s.assignDomain(ctx, d, p, result)
 		} else if result.inherited[p.ID()] {
 			continue // the next resync repeats the scan
 		} else if t != nil && result.unread[p.ID()] {
@@ -136,6 +140,7 @@ func (s *Supervisor) applyScan(
 		}
 	}
 	s.forgetEmptied(result)
+	s.forgetUnowned(result)
 	for t, id := range requested {
 		s.concludeScan(ctx, t, id, result)
 	}

@@ -20,7 +20,7 @@ type scanRequest struct {
 	full            map[uint64]bool         // groups with enough VM processes
 	cgroups         map[uint64]string       // of launchers, by group
 	launchers       map[string]tie.Launcher // by container ID; the scan may read their cgroups
-	domainsDeclared bool                    // a launcher declares a domain
+	domainsDeclared bool                    // libvirt's records matter
 	leftCgroups     []string                // own cgroups of ended VM processes
 }
 
@@ -32,6 +32,7 @@ type scanResult struct {
 	unread    map[host.Process]bool       // emulators with a command line not read yet
 	domains   map[host.Process]tie.Domain // domains of emulators
 	vmCgroups map[host.Process]string     // the cgroups of these domains alone
+	ownerGone map[host.Process]bool       // the node has no cgroup of the domain's owner
 
 	// containerOf has the container ID of each process in a launcher without a group. occupied is
 	// set for such a container with a process, or with an unreadable cgroup.
@@ -71,6 +72,7 @@ func newScanResult() *scanResult {
 		unread:      map[host.Process]bool{},
 		domains:     map[host.Process]tie.Domain{},
 		vmCgroups:   map[host.Process]string{},
+		ownerGone:   map[host.Process]bool{},
 		containerOf: map[host.Process]string{},
 		occupied:    map[string]bool{},
 		untracked:   map[string]bool{},
@@ -126,6 +128,7 @@ func (s *Supervisor) scan(ctx context.Context, request scanRequest) (*scanResult
 	for _, c := range recorded {
 		s.verifyDomain(ctx, result, c)
 	}
+	s.findGoneOwners(result, request)
 	s.findStartingDomains(ctx, result, request, all, running)
 	s.readLeftCgroups(result, request.leftCgroups)
 	return result, nil
@@ -156,8 +159,8 @@ func (s *Supervisor) readCgroups(
 	}
 }
 
-// runningDomains lists the domains that libvirt has recorded as running. It returns none if no
-// launcher declares a domain.
+// runningDomains lists the domains that libvirt has recorded as running. It returns none if they do
+// not matter.
 func (s *Supervisor) runningDomains(result *scanResult, request scanRequest) []tie.Domain {
 	if !request.domainsDeclared || s.Domains == nil {
 		return nil

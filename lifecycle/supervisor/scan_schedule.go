@@ -58,7 +58,7 @@ func (s *Supervisor) scanDomainsAgain(ctx context.Context) {
 // scanUngrouped requests one scan for these launchers and former ones, and reports whether there
 // are any. The request names only the ties that wait for a scan, and one other.
 func (s *Supervisor) scanUngrouped(ctx context.Context) bool {
-	found := len(s.former) > 0 && s.Domains != nil
+	found := s.Domains != nil && (len(s.former) > 0 || !s.Terms.ProofOnly)
 	for _, t := range s.ties {
 		withDomain := t.Launcher.Domain != "" && s.Domains != nil
 		withoutGroup := t.Launcher.Group == 0 && t.Launcher.Cgroup != ""

@@ -20,6 +20,7 @@ import (
 
 const (
 	tiesDir   = "ties"
+	formerDir = "former"
 	storedExt = ".json"
 	newExt    = ".new" // of an unfinished file
 
@@ -61,12 +62,20 @@ type stored struct {
 
 // OpenFileStore opens the store below root, such as /run/mooring, and creates its directory. proc
 // is the mount point of procfs.
-func OpenFileStore(root, proc string) (*FileStore, error) {
+func OpenFileStore(root, proc string) (*FileStore, error) { return openStore(root, tiesDir, proc) }
+
+// OpenFormerStore is OpenFileStore for the store of former launchers. Their files are no ties of the
+// fence.
+func OpenFormerStore(root, proc string) (*FileStore, error) {
+	return openStore(root, formerDir, proc)
+}
+
+func openStore(root, name, proc string) (*FileStore, error) {
 	boot, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id"))
 	if err != nil {
 		return nil, fmt.Errorf("open the store of ties: %w", err)
 	}
-	dir := filepath.Join(root, tiesDir)
+	dir := filepath.Join(root, name)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("open the store of ties: %w", err)
 	}

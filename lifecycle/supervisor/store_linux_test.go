@@ -243,3 +243,25 @@ func FuzzDecodeStored(f *testing.F) {
 		tie.Step(stored, 1, tie.TimePassed{})
 	})
 }
+
+// Former launchers are no ties: the fence has nothing to do for them.
+func TestFormerStore(t *testing.T) {
+	root := t.TempDir()
+	former, err := OpenFormerStore(root, "/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer former.Close()
+	ties := newStore(t, root)
+	var stored tie.Tie
+	stored.Launcher.Container.ID, stored.Launcher.Domain = "c1", "vm-1"
+	if err := former.Save(stored); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := ties.Load(); err != nil || len(all) != 0 || HasTies(root) {
+		t.Errorf("ties %+v, %v, %t", all, err, HasTies(root))
+	}
+	if all, err := former.Load(); err != nil || len(all) != 1 {
+		t.Errorf("former launchers %+v, %v", all, err)
+	}
+}

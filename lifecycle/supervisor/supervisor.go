@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// Config has the parts of a supervisor. Domains, PodDirs, Guard, Observer, and the functions are
-// optional.
+// Config has the parts of a supervisor. Domains, PodDirs, Former, Guard, Observer, and the functions
+// are optional.
 type Config struct {
 	Registry  *registry.Registry
 	Tracker   Tracker
@@ -21,6 +21,7 @@ type Config struct {
 	Domains   Domains
 	PodDirs   PodDirs
 	Store     Store
+	Former    Store // of ended launchers with a declared domain
 	Recorder  registry.Recorder
 	Guard     VMGuard
 	Observer  Observer
@@ -85,6 +86,7 @@ type Supervisor struct {
 	byGroup      map[uint64]*managedTie
 	stopHandlers map[string]bool        // UIDs of pods with a stop handler
 	former       map[string]*managedTie // dropped ties by their declared domain
+	unowned      map[host.Process]bool  // reported, by process ID
 	scans        scanQueue
 	resyncing    resyncState
 	background   sync.WaitGroup
@@ -130,6 +132,7 @@ func New(cfg Config) *Supervisor {
 		terms:        cfg.Terms,
 		ties:         map[string]*managedTie{},
 		former:       map[string]*managedTie{},
+		unowned:      map[host.Process]bool{},
 		byGroup:      map[uint64]*managedTie{},
 		stopHandlers: map[string]bool{},
 		scans:        scanQueue{requested: map[*managedTie]uint64{}},

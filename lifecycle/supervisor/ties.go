@@ -53,6 +53,12 @@ func (s *Supervisor) changeTerms(t *managedTie) {
 }
 
 func (s *Supervisor) addTie(record tie.Tie) *managedTie {
+	t := s.newManagedTie(record)
+	s.attachTie(t)
+	return t
+}
+
+func (s *Supervisor) newManagedTie(record tie.Tie) *managedTie {
 	t := &managedTie{
 		Tie:             record,
 		supervisedSince: s.Clock.Now(),
@@ -63,7 +69,6 @@ func (s *Supervisor) addTie(record tie.Tie) *managedTie {
 	if record.LauncherGone != "" {
 		t.keepUntil = t.supervisedSince.Add(keepPeriod)
 	}
-	s.attachTie(t)
 	return t
 }
 
@@ -181,6 +186,7 @@ func (s *Supervisor) dropTie(ctx context.Context, t *managedTie) {
 				"error", err)
 		}
 	}
+	s.keepFormer(t) // before the end of the stored tie
 	if err := s.Store.Delete(id); err != nil {
 		s.logger(t).Warn("the store still has a tie", "error", err)
 	}
@@ -192,6 +198,5 @@ func (s *Supervisor) dropTie(ctx context.Context, t *managedTie) {
 	s.updateStopHandlers(podUID, reconnectWait)
 	s.Registry.Release(id)
 	s.logger(t).Info("the launcher and its VM processes have ended", "why", t.Why)
-	s.keepFormer(t)
 	s.requestPodScans(ctx, podUID)
 }

@@ -1,12 +1,18 @@
 package tie
 
-import "github.com/google/uuid"
+import (
+	"github.com/google/uuid"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
 
 // Domain is a domain of the node's libvirt.
 type Domain struct {
 	Name string `json:"name"`
 	UUID string `json:"uuid"`
 	PID  int    `json:"pid"` // of its emulator, in the agent's pid namespace
+
+	Owner agentapi.PodRef `json:"owner,omitzero"` // in its metadata; zero: none
 }
 
 // ParseDomainUUID returns the UUID in a launcher's declaration of a domain. It returns false for a

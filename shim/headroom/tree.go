@@ -13,6 +13,7 @@ import (
 // [contentEnd:end] the end tag. For a self-closing tag contentStart, contentEnd and end are equal.
 type element struct {
 	name                                 string // "" in a namespace, unlike libvirt's elements
+	qualified                            xml.Name
 	attrs                                []xml.Attr
 	start, contentStart, contentEnd, end int
 	parent                               *element
@@ -52,7 +53,9 @@ func parse(text []byte) (*element, error) {
 func (e *element) add(token xml.Token, s span) *element {
 	switch t := token.(type) {
 	case xml.StartElement:
-		child := &element{attrs: t.Attr, start: s.from, contentStart: s.to, parent: e}
+		child := &element{
+			qualified: t.Name, attrs: t.Attr, start: s.from, contentStart: s.to, parent: e,
+		}
 		if t.Name.Space == "" {
 			child.name = t.Name.Local
 		}
