@@ -15,7 +15,7 @@ import (
 type checker struct {
 	bound    time.Duration // limit for an orphan's life while the agent runs
 	absolute time.Duration // limit for an orphan's life in any case, fence included
-	agentUp  func() bool
+	agentUp  func() bool   // it runs and ends orphans
 	log      func(format string, args ...any)
 
 	mu       sync.Mutex
@@ -152,7 +152,7 @@ func (c *checker) evaluate(s *subject, now time.Time, since time.Duration) {
 		s.orphanTime += since
 		outlived := now.Sub(s.launcher.gone)
 		c.worst = max(c.worst, outlived)
-		if s.orphanTime > c.bound+s.extraTime || outlived > c.absolute {
+		if s.orphanTime > c.bound+s.extraTime+s.launcher.extraTime || outlived > c.absolute {
 			c.addFinding(s, fmt.Sprintf(
 				"outlives its launcher by %.1f s; the agent ran for %.1f s of them",
 				outlived.Seconds(), s.orphanTime.Seconds()))

@@ -72,6 +72,13 @@ func TestChecker(t *testing.T) {
 				c.expectEnd(s.launcher, s.vm)
 				kill(t, s.launcher)
 			}},
+		"VM outlives its launcher within a lease": {
+			happens: func(t *testing.T, c *checker, s cast) {
+				c.allowTime(s.launcher, time.Hour)
+				c.allowTime(s.launcher, time.Second)
+				c.expectEnd(s.launcher, s.vm)
+				kill(t, s.launcher)
+			}},
 		"VM outlives its launcher while the agent is away": {
 			happens: func(t *testing.T, c *checker, s cast) {
 				c.expectEnd(s.launcher, s.vm)

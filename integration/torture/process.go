@@ -144,7 +144,8 @@ func allPids() ([]int, error) {
 // TAG=tag, or with any tag if tag is empty.
 func runsEmulator(pid int, tag string) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || filepath.Base(exe) != emulator {
+	name := strings.TrimSuffix(filepath.Base(exe), " (deleted)")
+	if err != nil || strings.TrimSuffix(name, renamedSuffix) != emulator {
 		return false
 	}
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

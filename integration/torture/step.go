@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,15 +13,17 @@ import (
 // step is a random fault or an ordinary event of a node.
 type step struct {
 	name   string
-	weight int // in a thousand
+	weight int // relative to the other faults, or to the other events
 	// do executes the step and returns the name of its object for the log. An empty name means that
 	// no object is available yet.
 	do func(ctx context.Context, w *world) (string, error)
 }
 
-// steps returns all steps. Cheap steps have the greatest weights: on an emulated node, renewing a
-// launcher takes seconds, and an event within a launcher takes milliseconds.
-func steps() []step {
+// faultPercent is the least part of faults among the steps of a run.
+const faultPercent = 40
+
+// events returns the ordinary events.
+func events() []step {
 	return []step{
 		{"VM starts", 420, startRandomVM},
 		{"VM ends", 170, endVM},
@@ -28,21 +31,61 @@ func steps() []step {
 		{"capability probe", 30, runProbe},
 		{"bystander starts", 90, startBystander},
 		{"bystander ends", 70, endBystander},
-		{"launcher killed", 20, killLauncher},
-		{"launcher exits", 8, exitLauncher},
-		{"stop request", 20, requestStop},
-		{"container stopped", 5, stopContainer},
-		{"container removed by force", 8, removeContainer},
-		{"pod removed by force", 3, removeAnyPod},
-		{"shim killed", 2, killShim},
-		{"fork storm", 12, startStorm},
-		{"agent paused", 20, pauseAgent},
-		{"agent paused in a storm", 1, pauseAgentInStorm},
-		{"agent killed", 10, killAgent},
-		{"fence killed", 2, killUnit("mooring-fence.service")},
-		{"containerd restarted", 1, restartContainerd},
-		{"containerd killed", 1, killUnit("containerd.service")},
-		{"libvirtd killed", 2, killUnit("libvirtd.service")},
+	}
+}
+
+// faults returns the faults. Cheap ones have the greatest weights: on an emulated node, renewing a
+// launcher takes seconds, and a fault within a launcher takes milliseconds.
+func faults() []step {
+	return []step{
+		{"launcher killed", 40, killLauncher},
+		{"launcher exits", 16, exitLauncher},
+		{"stop request", 40, requestStop},
+		{"container stopped", 10, stopContainer},
+		{"container removed by force", 16, removeContainer},
+		{"pod removed by force", 6, removeAnyPod},
+		{"shim killed", 4, killShim},
+		{"fork storm", 24, startStorm},
+		{"launcher frozen", 60, freezeLauncher},
+		{"agent, launcher and VMs stopped", 30, stopEverything},
+		{"lease", 60, setLease},
+		{"emulator renamed", 60, renameEmulator},
+		{"agent paused", 40, pauseAgent},
+		{"mode observe", 4, observeMode},
+		{"agent paused in a storm", 2, pauseAgentInStorm},
+		{"agent killed", 20, killAgent},
+		{"fence killed", 4, killUnit("mooring-fence.service")},
+		{"containerd restarted", 2, restartContainerd},
+		{"containerd killed", 2, killUnit("containerd.service")},
+		{"libvirtd killed", 4, killUnit("libvirtd.service")},
+	}
+}
+
+// chooser chooses steps at random, and counts the executed ones. Skipped steps do not count, so it
+// chooses a fault whenever their part would fall below faultPercent.
+type chooser struct {
+	events, faults []step
+	rand           *rand.Rand
+	done           int // steps
+	faulty         int // faults among them
+}
+
+func newChooser(r *rand.Rand) *chooser {
+	return &chooser{events: events(), faults: faults(), rand: r}
+}
+
+// next returns a step, and whether it is a fault.
+func (c *chooser) next() (s step, fault bool) {
+	if 100*c.faulty < faultPercent*(c.done+1) {
+		return pickStep(c.faults, c.rand), true
+	}
+	return pickStep(c.events, c.rand), false
+}
+
+func (c *chooser) count(fault bool) {
+	c.done++
+	if fault {
+		c.faulty++
 	}
 }
 
@@ -54,13 +97,8 @@ const objectTimeout = 10 * time.Second
 
 // runSteps runs random steps. Skipped steps do not count.
 func (w *world) runSteps(ctx context.Context) error {
-	all := steps()
-	sum := 0
-	for _, s := range all {
-		sum += s.weight
-	}
-	for n := 1; n <= w.steps; {
-		s := pickStep(all, w.rand.IntN(sum))
+	for c := newChooser(w.rand); c.done < w.steps; {
+		s, fault := c.next()
 		began := time.Now()
 		object, err := w.runStep(ctx, s)
 		switch {
@@ -69,12 +107,12 @@ func (w *world) runSteps(ctx context.Context) error {
 		case errors.Is(err, errSkip):
 			continue
 		case err != nil:
-			w.logf("%d %s: %v", n, s.name, err)
+			w.logf("%d %s: %v", c.done+1, s.name, err)
 		default:
-			w.logf("%d %s: %s", n, s.name, object)
+			w.logf("%d %s: %s", c.done+1, s.name, object)
 		}
 		w.stepTimes.add(s.name, time.Since(began))
-		n++
+		c.count(fault)
 	}
 	return nil
 }
@@ -93,7 +131,12 @@ func (w *world) runStep(ctx context.Context, s step) (string, error) {
 	return "", errSkip
 }
 
-func pickStep(all []step, at int) step {
+func pickStep(all []step, r *rand.Rand) step {
+	sum := 0
+	for _, s := range all {
+		sum += s.weight
+	}
+	at := r.IntN(sum)
 	for _, s := range all {
 		if at -= s.weight; at < 0 {
 			return s

@@ -11,7 +11,8 @@ type subject struct {
 	name     string
 	launcher *subject // of a VM; otherwise nil
 
-	extraTime time.Duration // added to the time that a VM may outlive its launcher
+	// added to the time that a VM may outlive its launcher, or that all VMs of a launcher may
+	extraTime time.Duration
 
 	endExpected bool          // this program ends the subject or its launcher
 	gone        time.Time     // time of its end

@@ -31,6 +31,8 @@ type world struct {
 	count   atomic.Int64 // number of VMs, for their tags
 	agentUp atomic.Bool  // the agent answers
 
+	observing atomic.Bool // the agent is in mode observe, or restarts for it
+
 	mu         sync.Mutex  // guards instances and domains of the launchers, and renewTimes
 	launchers  []*launcher // fixed after newWorld
 	plainPod   *launcher   // a pod without a launcher
@@ -61,7 +63,7 @@ func newWorld(s settings) (*world, error) {
 	}
 	w.agentUp.Store(s.bare)
 	w.check = &checker{
-		bound: s.bound, absolute: s.absolute, agentUp: w.agentUp.Load,
+		bound: s.bound, absolute: s.absolute, agentUp: w.enforces,
 		log: w.logf, began: w.started,
 	}
 	all := kinds()
@@ -100,6 +102,17 @@ func (w *world) makeEmulator() error {
 		return err
 	}
 	return os.Rename(path+".new", path)
+}
+
+// renamedSuffix is the suffix of the emulator's file after a rename, as by dpkg-divert.
+const renamedSuffix = ".distrib"
+
+// renameEmulator renames the emulator that VMs execute, and makes a new one. It runs between the
+// starts of VMs.
+func renameEmulator(_ context.Context, w *world) (string, error) {
+	path := filepath.Join(workDir, emulator)
+	err := os.Rename(path, path+renamedSuffix)
+	return path, errors.Join(err, w.makeEmulator())
 }
 
 // readyLaunchers returns the launchers that accept commands and are not busy.
