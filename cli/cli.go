@@ -24,11 +24,13 @@ const (
 	ExitNotRunning = 3 // no agent answers, or the connection to it broke
 	ExitNotFound   = 4 // the pod has no launcher on this node, or does not exist in the cluster
 	ExitPermission = 5 // the caller is not root, or RBAC denies the request
-	ExitRefused    = 6 // the pod would be refused
+	ExitRefused    = 6 // the pod would be refused, or another policy would refuse a launcher
+	ExitChanges    = 7 // another policy would change launchers, or its result is unknown
 )
 
 const exitCodes = `Exit codes: 0 success, 1 failure, 2 wrong usage, 3 the agent does not run,
-4 no such launcher, or no such pod in the cluster, 5 permission denied, 6 the pod would be refused.`
+4 no such launcher, or no such pod in the cluster, 5 permission denied, 6 a pod would be refused,
+7 a policy would change launchers.`
 
 // answerTimeout bounds a request to the agent. Streams have no bound.
 const answerTimeout = 10 * time.Second
@@ -79,6 +81,9 @@ func exitCode(err error) int {
 	}
 	if _, ok := errors.AsType[*refusedError](err); ok {
 		return ExitRefused
+	}
+	if changes, ok := errors.AsType[*changesError](err); ok {
+		return changes.exitCode()
 	}
 	return ExitFailure
 }

@@ -17,12 +17,13 @@ const stdin = "-"
 func (p *Program) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Check a node policy, and explain its decisions about a pod",
-		Long:  "Reads a node policy from a file. Needs no agent, no node and no root.",
-		Args:  unknownCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Short: "Check a node policy, and show its decisions about pods",
+		Long: "Reads a node policy from a file. check and explain need no agent, no node and no\n" +
+			"root.",
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.policyCheckCommand(), p.explainCommand())
+	cmd.AddCommand(p.policyCheckCommand(), p.explainCommand(), p.policyDiffCommand())
 	return cmd
 }
 

@@ -65,11 +65,16 @@ func (d *decider) compareInherited(limit host.Limit) {
 // ulimitAdjusterKey returns the annotation asking ulimit-adjuster to set RLIMIT_MEMLOCK. The plugin
 // reads the annotation's YAML loosely, so any mention of the limit counts.
 func (d *decider) ulimitAdjusterKey() (key string, ok bool) {
-	for _, base := range []string{"ulimits.noderesource.dev", "ulimits.nri.containerd.io"} {
-		key := base + "/container." + d.facts.Container
+	for _, key := range d.facts.ulimitAdjusterKeys() {
 		if strings.Contains(strings.ToLower(d.facts.Annotations[key]), "memlock") {
 			return key, true
 		}
 	}
 	return "", false
+}
+
+// ulimitAdjusterKeys are the annotations from which ulimit-adjuster reads limits of the container.
+func (f Facts) ulimitAdjusterKeys() []string {
+	return []string{"ulimits.noderesource.dev/container." + f.Container,
+		"ulimits.nri.containerd.io/container." + f.Container}
 }

@@ -30,7 +30,7 @@ func (p *Plugin) admit(
 	facts.NodeGranted = p.granted(keyOf(pod, ctr))
 	facts.DomainClaimant = p.claimant(facts, true)
 	d := decide.Container(p.Policy.Get(), facts)
-	l := launcher(pod, ctr, facts.HugePages, d, agentapi.StateCreating)
+	l := launcher(pod, ctr, facts, d, agentapi.StateCreating)
 	p.Registry.Put(l)
 	return l, d
 }
@@ -99,7 +99,7 @@ func specMemlock(ctr *nri.Container) *host.Rlimit {
 
 // launcher returns the registry's record for a decision.
 func launcher(
-	pod *nri.PodSandbox, ctr *nri.Container, hugePages int64, d decide.Decision,
+	pod *nri.PodSandbox, ctr *nri.Container, facts decide.Facts, d decide.Decision,
 	state agentapi.State,
 ) registry.Launcher {
 	limits := limitsOf(ctr.GetLinux().GetResources(), registry.ContainerLimits{})
@@ -113,11 +113,12 @@ func launcher(
 			Rule:     d.Rule,
 			Settings: d.Settings,
 			Notes:    d.Notes,
+			Facts:    facts.Report(),
 		},
 		SandboxID:   pod.GetId(),
 		Limits:      limits,
 		MemoryLimit: limits.Memory,
-		HugePages:   hugePages,
+		HugePages:   facts.HugePages,
 
 		Demand:      d.Demand,
 		Maximum:     d.Maximum(),

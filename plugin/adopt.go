@@ -72,7 +72,7 @@ func (p *Plugin) decideExisting(
 	facts.Exists = true
 	facts.DomainClaimant = p.claimant(facts, false)
 	d := decide.Container(p.Policy.Get(), facts)
-	return launcher(m.pod, m.ctr, facts.HugePages, d, state), d
+	return launcher(m.pod, m.ctr, facts, d, state), d
 }
 
 func (p *Plugin) reportExisting(l registry.Launcher, d decide.Decision) {
@@ -114,7 +114,7 @@ func (p *Plugin) redecide(
 		now.Rule, now.Settings = decided.Rule, decided.Settings
 		now.Notes, now.Refusal = decided.Notes, decided.Refusal
 		now.Demand, now.Given, now.Ceiling = decided.Demand, decided.Given, decided.Ceiling
-		now.Maximum = decided.Maximum
+		now.Maximum, now.Facts = decided.Maximum, decided.Facts
 		now.Domain, now.Undecided = decided.Domain, false
 	})
 	if known && d.Undecided {

@@ -77,6 +77,9 @@ func TestExistingLauncherOfUnknownServiceAccountIsUndecided(t *testing.T) {
 			if l.Undecided || l.State != agentapi.StateRunning || l.Container.PID != 100 {
 				t.Errorf("launcher = %+v, want it decided on, and running as before", l)
 			}
+			if l.Facts.ServiceAccount == nil || *l.Facts.ServiceAccount != account {
+				t.Errorf("facts %+v, want the service account %s", l.Facts, account)
+			}
 			if due := l.Given.Memlock; (due != nil) != (want.due != 0) || due != nil &&
 				*due != want.due {
 				t.Errorf("account %s: due %v, want %v", account, due, want.due)

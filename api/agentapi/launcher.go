@@ -40,6 +40,9 @@ type Launcher struct {
 	// in the latest request to the runtime; 0: none
 	Limits podapi.Limits `json:"limits,omitzero"`
 
+	// Facts of the decision. Nil in the state of a node, where readers have the pod itself.
+	Facts *Facts `json:"facts,omitempty"`
+
 	Phase      Phase     `json:"phase,omitempty"`
 	PhaseSince time.Time `json:"phaseSince,omitzero"` // start of Phase
 	Why        string    `json:"why,omitempty"`       // cause of Phase

@@ -20,11 +20,11 @@ func NodeReportOf(n agentapi.Node) (NodeReport, error) {
 // Node returns the report as the agent's socket has it.
 func (r NodeReport) Node() (agentapi.Node, error) { return convert[agentapi.Node](r) }
 
-// LauncherReportOf returns the report of a launcher. It has times in whole seconds, and of the
-// latest resize only sizes and state.
+// LauncherReportOf returns the report of a launcher. It has times in whole seconds, of the latest
+// resize only sizes and state, and no facts, which the pod has.
 func LauncherReportOf(l agentapi.Launcher) (LauncherReport, error) {
 	resize := resizeReportOf(l.Resize)
-	l.Resize, l.DryRun = nil, nil
+	l.Resize, l.DryRun, l.Facts = nil, nil, nil
 	if l.Heartbeat != nil {
 		l.Heartbeat = rounded(*l.Heartbeat)
 	}

@@ -32,6 +32,8 @@ func fill(v reflect.Value) {
 		for _, field := range v.Fields() {
 			fill(field)
 		}
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"text": "text"}))
 	case reflect.String:
 		v.SetString("text")
 	case reflect.Bool:
@@ -53,7 +55,7 @@ func filled[T any](omit func(*T)) (value T) {
 
 // A field that an agent reports on its socket and not in the NodeState would be lost here.
 func TestReportsKeepEveryField(t *testing.T) {
-	launcher := filled(func(l *agentapi.Launcher) { l.Resize, l.DryRun = nil, nil })
+	launcher := filled(func(l *agentapi.Launcher) { l.Resize, l.DryRun, l.Facts = nil, nil, nil })
 	report, err := v1alpha1.LauncherReportOf(launcher)
 	if err != nil {
 		t.Fatal(err)

@@ -116,6 +116,17 @@ func outcome(d decide.Decision) Outcome {
 	return Given
 }
 
+// Facts gathers the plugin's facts about a new container of the pod. ok is false if the pod has no
+// container of this name.
+func Facts(pod *corev1.Pod, name string, node Node) (facts decide.Facts, ok bool) {
+	for _, c := range containersOf(pod) {
+		if c.Name == name {
+			return factsOf(pod, c, node), true
+		}
+	}
+	return decide.Facts{}, false
+}
+
 // factsOf gathers the plugin's facts about a new container.
 func factsOf(pod *corev1.Pod, c container, node Node) decide.Facts {
 	limit, _ := memoryLimit(pod, c)
