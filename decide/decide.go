@@ -194,6 +194,9 @@ func (d *decider) evaluate() {
 		return
 	}
 	d.decision.Rule = d.rule.Name
+	if lock.Verdict() == memlock.VerdictUnknown {
+		d.note("memory lock %s", lock)
+	}
 	d.allowMemlock(lock)
 	for _, s := range request.Cgroup {
 		d.allowFile(s)
@@ -220,9 +223,14 @@ func (d *decider) computeLock(request api.Request) (memlock.Result, error) {
 	if err != nil {
 		return memlock.Result{}, err
 	}
-	return memlock.ForLauncher(memlock.Input{
+	lock, err := memlock.ForLauncher(memlock.Input{
 		Request: request, ContainerMemoryLimit: d.facts.MemoryLimit, Overhead: overhead,
 	})
+	if slices.ContainsFunc(lock.Terms, isEstimate) {
+		lock.Unknown = []string{"the launcher's overhead is an estimate; the pod has neither the " +
+			"annotation " + api.OverheadKey + " nor " + KubeVirtOverheadKey}
+	}
+	return lock, err
 }
 
 // remedy returns what to do about a missing rule.

@@ -15,6 +15,11 @@ const KubeVirtOverheadKey = "kubevirt.io/memory-overhead-bytes"
 
 const mib = 1 << 20
 
+// estimate is the name of an estimated term. libvirt's sum for devices has none.
+const estimate = "launcher's overhead, estimated"
+
+func isEstimate(t memlock.Term) bool { return t.Name == estimate }
+
 // overhead returns the launcher's memory beyond the guest's: from [api.OverheadKey], or else from
 // [KubeVirtOverheadKey], or else estimated.
 //
@@ -47,7 +52,7 @@ func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []memlock.Term{{Name: "launcher's overhead, estimated",
+	return []memlock.Term{{Name: estimate,
 		Bytes: (bytes + mib - 1) / mib * mib}}, nil
 }
 

@@ -12,7 +12,8 @@ import (
 // It is [Bound], so that virt-handler's limit fits for every process. It is required for a VM with
 // passed-through devices (hostDevices, gpus, interfaces with sriov), with SEV or SEV-SNP, with
 // realtime, or with a request in memory.reservedOverhead.memLock. On main KubeVirt sets an infinite
-// limit, and Limit uses the formula of 1.9.
+// limit, and Limit uses the formula of 1.9. It adds memory.reservedOverhead.addedOverhead in
+// versions that do not know the field, as Mooring's webhook does.
 //
 // With a virtual IOMMU and several devices libvirt needs the guest's memory once for each device.
 // KubeVirt before 1.8.3 does not add that, and the reason says so.
@@ -40,8 +41,18 @@ func limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 			"no launchSecurity.sev or .snp, no cpu.realtime, and no " +
 			"memory.reservedOverhead.memLock that is Required"}, nil
 	}
+	row, err := releaseOf(version)
+	if err != nil {
+		return memlock.Result{}, err
+	}
+	if added := vm.Memory.AddedOverhead; added > 0 && !row.has(countsReserved) {
+		terms = append(terms, memlock.Term{Name: reservedField + ".addedOverhead", Bytes: added})
+	}
 	return memlock.Limited(vm.requiredReason(version, conditions), terms...)
 }
+
+// reservedField is the field with VEP 144's requests.
+const reservedField = "memory.reservedOverhead"
 
 // liveUpdate is the first version with LiveUpdate as the default.
 var liveUpdate = v(1, 6, 0)
@@ -118,7 +129,7 @@ func (vm VM) unknownFields(version Version) []string {
 		all = append(all, "launchSecurity.snp")
 	}
 	if (vm.Memory.LockRequired || vm.Memory.AddedOverhead > 0) && !row.has(countsReserved) {
-		all = append(all, "memory.reservedOverhead")
+		all = append(all, reservedField)
 	}
 	return all
 }
