@@ -1,10 +1,20 @@
 package api
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // ResizeStatusKey is the annotation of a VirtualMachine with its [ResizeStatus] as JSON.
 // mooring-controller writes it.
 const ResizeStatusKey = "status.resize" + Suffix
+
+// ResizeRequestKey is an annotation of a VirtualMachine that names the request for its size, with up
+// to 63 letters, digits and hyphens. The [ResizeStatus] repeats it, so a client recognizes the
+// status of its own request.
+const ResizeRequestKey = "request.resize" + Suffix
+
+const maxRequestName = 63
 
 // ResizeReason is the cause of a [ResizeStatus]: a stable word for programs.
 type ResizeReason string
@@ -34,12 +44,24 @@ type ResizeStatus struct {
 	Actual  *ResizeAmounts `json:"actual,omitempty"` // as the guest has confirmed it; nil: unknown
 	Reason  ResizeReason   `json:"reason"`
 	Message string         `json:"message"`
+	Request string         `json:"request,omitempty"` // the value of ResizeRequestKey
 }
 
 // ResizeAmounts are the vCPUs and the memory of a VM. Zero is no request.
 type ResizeAmounts struct {
 	VCPUs  int    `json:"vcpus,omitempty"`
 	Memory string `json:"memory,omitempty"` // a quantity such as 8Gi
+}
+
+// String returns text such as "4 vCPUs, 8Gi of memory".
+func (a ResizeAmounts) String() string {
+	switch {
+	case a.VCPUs == 0:
+		return a.Memory + " of memory"
+	case a.Memory == "":
+		return fmt.Sprintf("%d vCPUs", a.VCPUs)
+	}
+	return fmt.Sprintf("%d vCPUs, %s of memory", a.VCPUs, a.Memory)
 }
 
 // AmountsOf returns the vCPUs and the memory of a size.
@@ -67,8 +89,8 @@ func VMSizeAnnotations(annotations map[string]string) map[string]string {
 	return own
 }
 
-// ParseVMSize reads the desired size of a VirtualMachine from [VCPUsKey] and [ResizeMemoryKey]. All
-// other keys below "resize.mooring.dev", and scopes, are errors. The error joins all faults, each
+// ParseVMSize reads the desired size of a VirtualMachine from [VCPUsKey] and [ResizeMemoryKey], and
+// checks [ResizeRequestKey]. All other keys below "resize.mooring.dev", and scopes, are errors. The error joins all faults, each
 // an [*InvalidError].
 func ParseVMSize(annotations map[string]string) (Size, error) {
 	var s Size
@@ -81,6 +103,8 @@ func ParseVMSize(annotations map[string]string) (Size, error) {
 			s.VCPUs, err = parseVCPUs(value)
 		case key == ResizeMemoryKey:
 			s.Memory, err = parsePositiveBytes[Bytes](value)
+		case key == ResizeRequestKey:
+			err = checkRequestName(value)
 		default:
 			err = invalid(value, "a VirtualMachine has no such size: want %s or %s", VCPUsKey,
 				ResizeMemoryKey)
@@ -93,6 +117,25 @@ func ParseVMSize(annotations map[string]string) (Size, error) {
 		return Size{}, joinFaults(faults)
 	}
 	return s, nil
+}
+
+// ResizeRequest returns the valid value of [ResizeRequestKey]; "": none.
+func ResizeRequest(annotations map[string]string) string {
+	name := annotations[ResizeRequestKey]
+	if checkRequestName(name) != nil {
+		return ""
+	}
+	return name
+}
+
+func checkRequestName(s string) error {
+	other := strings.IndexFunc(s, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+	if s == "" || len(s) > maxRequestName || other >= 0 {
+		return invalid(s, "want 1 to %d letters, digits and hyphens", maxRequestName)
+	}
+	return nil
 }
 
 func isSizeKey(key string) bool {

@@ -10,7 +10,7 @@ import (
 func TestParseVMSize(t *testing.T) {
 	got, err := api.ParseVMSize(map[string]string{
 		"vcpus.resize.mooring.dev": "4", "memory.resize.mooring.dev": "8Gi",
-		"status.resize.mooring.dev": "{}", "example.org/other": "1",
+		"status.resize.mooring.dev": "{}", "request.resize.mooring.dev": "0a-Z", "example.org/other": "1",
 	})
 	if want := (api.Size{VCPUs: 4, Memory: 8 << 30}); err != nil || got != want {
 		t.Errorf("size %+v, %v, want %+v", got, err, want)
@@ -22,13 +22,16 @@ func TestParseVMSize(t *testing.T) {
 
 func TestParseVMSizeErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ key, value, want string }{
-		"no vCPU":       {"vcpus.resize.mooring.dev", "0", "between 1 and 8192"},
-		"many vCPUs":    {"vcpus.resize.mooring.dev", "8193", "between 1 and 8192"},
-		"no memory":     {"memory.resize.mooring.dev", "0", "zero makes no sense"},
-		"rounded":       {"memory.resize.mooring.dev", "8Gb", "want a whole number of bytes"},
-		"a scope":       {"vcpus.resize.mooring.dev/pod", "4", "want vcpus.resize.mooring.dev or"},
-		"another limit": {"cpu-quota.resize.mooring.dev", "150%", "no such size"},
-		"a typo":        {"vcpu.resize.mooring.dev", "4", "no such size"},
+		"no vCPU":          {"vcpus.resize.mooring.dev", "0", "between 1 and 8192"},
+		"many vCPUs":       {"vcpus.resize.mooring.dev", "8193", "between 1 and 8192"},
+		"no memory":        {"memory.resize.mooring.dev", "0", "zero makes no sense"},
+		"rounded":          {"memory.resize.mooring.dev", "8Gb", "want a whole number of bytes"},
+		"a scope":          {"vcpus.resize.mooring.dev/pod", "4", "want vcpus.resize.mooring.dev or"},
+		"another limit":    {"cpu-quota.resize.mooring.dev", "150%", "no such size"},
+		"an empty request": {"request.resize.mooring.dev", "", "want 1 to 63 letters"},
+		"a long request":   {"request.resize.mooring.dev", strings.Repeat("a", 64), "want 1 to 63"},
+		"a request name":   {"request.resize.mooring.dev", "a/b", "letters, digits and hyphens"},
+		"a typo":           {"vcpu.resize.mooring.dev", "4", "no such size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			size, err := api.ParseVMSize(map[string]string{tt.key: tt.value,

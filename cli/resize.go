@@ -49,8 +49,9 @@ func (p *Program) resizeCommand() *cobra.Command {
 			"vm/NAME is a VirtualMachine of KubeVirt, in the namespace of --namespace or of\n" +
 			"the kubeconfig. The command patches its annotations with --vcpus and --memory,\n" +
 			"and mooring-controller resizes the VM, also after a restart. It requires the\n" +
-			"verb \"patch\" for virtualmachines. --wait shows the status that the controller\n" +
-			"writes, and requires the verb \"get\". A pod of a namespace vm needs\n" +
+			"verb \"patch\" for virtualmachines. --wait names the request by the\n" +
+			"annotation " + api.ResizeRequestKey + ", and shows only the status of this\n" +
+			"request. It requires the verb \"get\". A pod of a namespace vm needs\n" +
 			"--namespace vm.\n\n" +
 			"Without Kubernetes, the command sends the size to the agent of this node. It\n" +
 			"replaces the last request. Dimensions without a flag stay as they are, or\n" +

@@ -3,14 +3,13 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -18,13 +17,8 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-const (
-	// vmPrefix marks the name of a VirtualMachine. For a pod of the namespace "vm" use --namespace.
-	vmPrefix = "vm/"
-
-	// vmPeriod is the time between two reads of a VM.
-	vmPeriod = time.Second
-)
+// vmPrefix marks the name of a VirtualMachine. For a pod of the namespace "vm" use --namespace.
+const vmPrefix = "vm/"
 
 // resizeVM annotates a VirtualMachine of KubeVirt, and follows its status on request.
 func (p *Program) resizeVM(
@@ -43,7 +37,11 @@ func (p *Program) resizeVM(
 	}
 	started := time.Now()
 	end := p.progress(func() string { return "waiting for the patch of the VirtualMachine" })
-	vm, err := c.annotateVM(ctx, name, request)
+	asked := request.Size.Annotations()
+	if flags.wait {
+		asked[api.ResizeRequestKey] = uuid.NewString()
+	}
+	err := c.annotateVM(ctx, name, asked, request.DryRun)
 	end()
 	if err != nil {
 		return err
@@ -56,28 +54,28 @@ func (p *Program) resizeVM(
 	if !flags.wait {
 		return nil
 	}
-	w := vmWaiter{Program: p, cluster: c, name: name, size: request.Size, started: started,
-		before: vm.Annotations[api.ResizeStatusKey]}
+	w := vmWaiter{Program: p, cluster: c, name: name, asked: asked, started: started}
 	return w.wait(ctx, flags.timeout)
 }
 
-// annotateVM sets only the annotations of the size.
+// annotateVM sets only these annotations.
 func (c *cluster) annotateVM(
-	ctx context.Context, name string, request agentapi.ResizeRequest,
-) (*kubevirtv1.VirtualMachine, error) {
+	ctx context.Context, name string, annotations map[string]string, dryRun bool,
+) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": request.Size.Annotations()}})
+		"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	r := c.CoreV1().RESTClient().Patch(types.MergePatchType).Param("fieldManager", fieldManager).
 		Body(patch)
-	if request.DryRun {
+	if dryRun {
 		r = r.Param("dryRun", metav1.DryRunAll)
 	}
-	return c.requestVM(ctx, "patch", name, r)
+	_, err = c.requestVM(ctx, "patch", name, r)
+	return err
 }
 
 func (c *cluster) getVM(ctx context.Context, name string) (*kubevirtv1.VirtualMachine, error) {
@@ -102,67 +100,4 @@ func (c *cluster) requestVM(
 		return nil, fmt.Errorf("decode a %T: %w", vm, err)
 	}
 	return vm, nil
-}
-
-// vmWaiter follows the status annotation of a VirtualMachine.
-type vmWaiter struct {
-	*Program
-	cluster *cluster
-	name    string
-	size    api.Size
-	started time.Time
-	before  string // status at the time of the patch
-	shown   string
-}
-
-// wait shows each status of the requested size until the VM has it, or cannot have it.
-func (w *vmWaiter) wait(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	end := w.progress(func() string { return "waiting for the end of the resize" })
-	defer end()
-	err := wait.PollUntilContextCancel(ctx, vmPeriod, true, w.poll)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("waited for %s; the last status of VirtualMachine %s: %s. Without one, "+
-			"check that mooring-controller runs in mode enforce with --resize-vms", timeout, w.name,
-			printable(w.shown))
-	}
-	return err
-}
-
-func (w *vmWaiter) poll(ctx context.Context) (over bool, err error) {
-	vm, err := w.cluster.getVM(ctx, w.name)
-	if err != nil {
-		return false, err
-	}
-	s, answered := w.answer(vm.Annotations[api.ResizeStatusKey])
-	if !answered {
-		return false, nil
-	}
-	if line := fmt.Sprintf("%s: %s", s.Reason, s.Message); line != w.shown {
-		w.shown = line
-		fmt.Fprintf(w.Out, "%8.2fs  %s\n", time.Since(w.started).Seconds(), printable(line))
-	}
-	switch s.Reason {
-	case api.ResizeDone:
-		return true, nil
-	case api.ResizeInvalid, api.ResizeRefused, api.ResizeFailed:
-		return true, errors.New("the VM could not be resized")
-	}
-	return false, nil
-}
-
-// answer reads the controller's status, unless it is older than the request.
-func (w *vmWaiter) answer(text string) (s api.ResizeStatus, answered bool) {
-	err := json.Unmarshal([]byte(text), &s)
-	old := s.Reason == api.ResizeInvalid && text == w.before
-	return s, err == nil && w.isAbout(s) && !old
-}
-
-// isAbout reports whether a status is about the requested size. A status of invalid annotations
-// names none.
-func (w *vmWaiter) isAbout(s api.ResizeStatus) bool {
-	asked := api.AmountsOf(w.size)
-	return s.Reason == api.ResizeInvalid || (asked.VCPUs == 0 || asked.VCPUs == s.Desired.VCPUs) &&
-		(asked.Memory == "" || asked.Memory == s.Desired.Memory)
 }

@@ -86,7 +86,8 @@ type decision struct {
 // stop returns a decision without a patch.
 func (d *decision) stop(reason api.ResizeReason, format string, args ...any) Decision {
 	return Decision{Status: &api.ResizeStatus{Desired: api.AmountsOf(d.desired), Actual: d.actual,
-		Reason: reason, Message: fmt.Sprintf(format, args...)}}
+		Reason: reason, Message: fmt.Sprintf(format, args...),
+		Request: api.ResizeRequest(d.VM.Annotations)}}
 }
 
 // next compares the desired size with pod and report. Dimensions that shrink come first, and alone.

@@ -113,6 +113,21 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// The status names the request that it belongs to, also if another annotation is unreadable.
+func TestStatusNamesTheRequest(t *testing.T) {
+	w := newWorld(shapes()["burstable"])
+	for _, memory := range []string{"4Gi", "9Gi", "4Gb"} {
+		w.ask(api.ResizeMemoryKey, memory, api.ResizeRequestKey, "r1")
+		if s := w.decide(t).Status; s.Request != "r1" {
+			t.Errorf("%s: status %+v", memory, s)
+		}
+	}
+	w.ask(api.ResizeMemoryKey, "4Gi", api.ResizeRequestKey, "r/1")
+	if s := w.decide(t).Status; s.Request != "" || s.Reason != api.ResizeInvalid {
+		t.Errorf("status %+v with a bad name", s)
+	}
+}
+
 func TestNothingAsked(t *testing.T) {
 	w := newWorld(shapes()["burstable"])
 	if d := w.decide(t); d.Status != nil || d.Pod != nil {

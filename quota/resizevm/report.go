@@ -66,7 +66,7 @@ func (r *Reconciler) reportObserved(
 	if reason == "" || !news(before, *status) {
 		return
 	}
-	note := fmt.Sprintf("would resize the VM to %s: %s", amountsText(status.Desired), status.Message)
+	note := fmt.Sprintf("would resize the VM to %s: %s", status.Desired, status.Message)
 	r.event(vm, kind, ReasonWouldResize, policy.Observing+note)
 }
 
@@ -117,14 +117,4 @@ func news(before string, now api.ResizeStatus) bool {
 		return was.Message != now.Message
 	}
 	return false
-}
-
-func amountsText(a api.ResizeAmounts) string {
-	switch {
-	case a.VCPUs == 0:
-		return a.Memory + " of memory"
-	case a.Memory == "":
-		return fmt.Sprintf("%d vCPUs", a.VCPUs)
-	}
-	return fmt.Sprintf("%d vCPUs, %s of memory", a.VCPUs, a.Memory)
 }
