@@ -249,6 +249,16 @@ func (w WriteQuota) changes(q *corev1.ResourceQuota) bool {
 	return changed
 }
 
+// raises reports whether a write raises an amount.
+func (w WriteQuota) raises(q *corev1.ResourceQuota) bool {
+	for name, hard := range q.Spec.Hard {
+		if to := w.Hard[name]; to.Cmp(hard) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // lowers reports whether a write lowers an amount.
 func (w WriteQuota) lowers(q *corev1.ResourceQuota) bool {
 	for name, hard := range q.Spec.Hard {

@@ -31,12 +31,25 @@ type Plan struct {
 	// report its changes.
 	Overruns []Overrun
 
+	// Reserved is the number of migrations with a reservation for a pod, see [BlocksEdits]. Waits
+	// lists the migrations with a rejected target pod. Both are states.
+	Reserved int
+	Waits    []Wait
+
 	// Faults are invalid quotas or annotations. A fault is a state, too.
 	Faults []Fault
 
 	// NeedsLive is set if something may have to be released. After the actions, the caller reads a
 	// live snapshot ([Snapshot.Live]) and plans again.
 	NeedsLive bool
+
+	// ProveGuard is set if the plan leaves out the raise of a quota because of [Snapshot.Unguarded].
+	// After the actions, the caller makes a dry run of a [Probe] and plans again.
+	ProveGuard bool
+
+	// Open is until when pods pass the guard of the namespace, see [OpenAnnotation]; zero: they do
+	// not. It is a state.
+	Open time.Time
 
 	// NextPlan is the time at which the plan changes without any event; zero: never.
 	NextPlan time.Time
@@ -144,6 +157,12 @@ const (
 	ReasonWouldReserveMore = "WouldReserveMore"
 	ReasonWouldRelease     = "WouldRelease"
 )
+
+// Wait is a migration whose target pod a quota rejects.
+type Wait struct {
+	Reason string // of the condition Waiting, one of [WaitingReasons]
+	Since  time.Time
+}
 
 // Overrun is a quota with more use than base and without reservations. Causes: a target pod larger
 // than its source, or an administrator lowered the quota.

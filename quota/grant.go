@@ -23,11 +23,18 @@ const (
 	reasonInForce         = "InForce"
 	reasonObserveMode     = "ObserveMode"
 	reasonWaitingForQuota = "WaitingForQuota"
+	reasonWaitingForGuard = "WaitingForGuard"
 	reasonWaitingForSlot  = "WaitingForSlot"
 	reasonQuotaFull       = "QuotaFull"
 	reasonRetryPending    = "RetryPending"
 	reasonReleasing       = "Releasing"
 )
+
+// WaitingReasons returns the reasons of the condition Waiting while a quota rejects the target pod.
+func WaitingReasons() []string {
+	return []string{reasonObserveMode, reasonQuotaFull, reasonRetryPending, reasonWaitingForGuard,
+		reasonWaitingForQuota, reasonWaitingForSlot}
+}
 
 // grant compares a reservation with status.hard and status.used of every quota that charges it.
 func (p *planner) grant(d draft) grant {
@@ -45,6 +52,9 @@ func (p *planner) grant(d draft) grant {
 			if p.o.Observe {
 				return grant{false, reasonObserveMode,
 					"mode observe raises no ResourceQuota: mode enforce would"}
+			}
+			if p.Unguarded != "" {
+				return grant{false, reasonWaitingForGuard, p.Unguarded}
 			}
 			return grant{false, reasonWaitingForQuota,
 				"status.hard of ResourceQuota " + a.Quota.Name + " does not include it yet"}

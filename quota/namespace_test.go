@@ -4,8 +4,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -185,4 +187,34 @@ func TestStoredAttachmentPodIsKept(t *testing.T) {
 	w.s.Pods = w.s.Pods[2:]
 	w.control(t)
 	wantNothing(t, w.snapshot(), list("count/pods", "2"))
+}
+
+// TestNoRaiseWithoutTheGuard: without the proof of the guard the quota stays as it is, and the
+// condition names the reason.
+func TestNoRaiseWithoutTheGuard(t *testing.T) {
+	w := fullNamespace("4Gi", "4Gi")
+	m := migration("m", "vm0", kubevirtv1.MigrationPending)
+	with(m, kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
+	w.s.Migrations = append(w.s.Migrations, m)
+	w.s.Unguarded = "no answer"
+	w.control(t)
+	wantHard(t, w.snapshot(), list("limits.memory", "4Gi"))
+	if w.s.Namespace.Labels[quota.ReservedLabel] != "true" {
+		t.Error("the namespace has no label: the guard cannot work")
+	}
+	waiting := meta.FindStatusCondition(w.s.Reservations[0].Status.Conditions,
+		v1alpha1.ConditionWaiting)
+	if waiting == nil || waiting.Status != "True" || waiting.Reason != "WaitingForGuard" ||
+		waiting.Message != "no answer" {
+		t.Errorf("condition %+v, want one that names the guard", waiting)
+	}
+	if !quota.MakePlan(w.snapshot(), quota.Options{}).ProveGuard {
+		t.Error("the plan does not ask for a proof")
+	}
+	w.s.Unguarded = ""
+	w.control(t)
+	wantHard(t, w.snapshot(), list("limits.memory", "8Gi"))
+	w.s.Unguarded = "the proof is old" // a raised quota stays
+	w.control(t)
+	wantHard(t, w.snapshot(), list("limits.memory", "8Gi"))
 }

@@ -30,6 +30,9 @@ func newPlanner(s Snapshot, o Options) *planner {
 	for _, v := range s.VMIs {
 		p.vmis[v.Name] = v.UID
 	}
+	if p.openUntil = p.open(); !p.openUntil.IsZero() {
+		p.Unguarded = ""
+	}
 	return p
 }
 
@@ -50,7 +53,11 @@ type planner struct {
 	quotaWrites       []WriteQuota
 	reports           []Report
 	needsLive         bool
+	proveGuard        bool
 	nextRetry         time.Time
+	openUntil         time.Time
+	reserved          int
+	waits             []Wait
 }
 
 // draft is a reservation before and after the plan.
@@ -70,7 +77,8 @@ func (p *planner) plan() Plan {
 	return Plan{
 		Actions: slices.Concat(needed, p.statusWrites, p.annotate()), Required: len(needed),
 		Withheld: p.withheld(), Reports: p.reports, Overruns: p.overruns(), Faults: p.faults,
-		NeedsLive: p.needsLive, NextPlan: p.nextPlan(),
+		Reserved: p.reserved, Waits: p.waits, Open: p.openUntil,
+		NeedsLive: p.needsLive, ProveGuard: p.proveGuard, NextPlan: p.nextPlan(),
 	}
 }
 

@@ -34,8 +34,8 @@ func (p *planner) remainder(e entry) remainder {
 	return min(p.sourceRemainder(e), target)
 }
 
-// storedPods returns the ended pods that a reservation keeps room for, if only their objects are
-// charged: those of the source, or else those of the target.
+// storedPods returns the ended pods of the source that quotas charge count/pods for, or of the target
+// if the source has none. The reservation keeps room for these pods.
 func (p *planner) storedPods(e entry) []v1alpha1.ReservedPod {
 	if source := e.reservation.Spec.Source; source != nil &&
 		p.sourceRemainder(e) == storedPodCharged {

@@ -26,6 +26,10 @@ type Snapshot struct {
 	Reservations []*v1alpha1.MigrationReservation
 	Quotas       []*corev1.ResourceQuota
 
+	// Unguarded is why the webhook for pods may not work in the namespace; empty: it works, or the
+	// cluster has none. Until it works the plan raises no quota, see [Plan.ProveGuard].
+	Unguarded string
+
 	// Parallel are KubeVirt's limits of migrations that run at once; nil: unknown.
 	Parallel *Parallel
 

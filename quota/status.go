@@ -56,6 +56,10 @@ func (p *planner) planQuota(a Account) {
 		p.needsLive = true
 		return
 	}
+	if p.Unguarded != "" && !p.o.Observe && a.reservesPods() && w.raises(a.Quota) {
+		p.proveGuard = true
+		return
+	}
 	p.quotaWrites = append(p.quotaWrites, w)
 }
 
@@ -74,16 +78,29 @@ func (p *planner) planStatus(d draft) {
 		r.Status.Phase = v1alpha1.PhaseReserved
 	}
 	p.setConditions(r, g, d.rejected)
+	p.count(r, d.rejected)
 	p.checkAgain(d, g)
 	if d.before == nil {
 		return // create the object first
 	}
 	// Mode enforce grants a new reservation at once, and then writes the status.
-	unstated := !d.rejected && g.reason == reasonWaitingForQuota && d.before.Status.Phase == ""
+	soon := g.reason == reasonWaitingForQuota || g.reason == reasonWaitingForGuard
+	unstated := !d.rejected && soon && d.before.Status.Phase == ""
 	if !unstated && !equality.Semantic.DeepEqual(d.before.Status, r.Status) {
 		p.statusWrites = append(p.statusWrites, UpdateStatus{r})
 	}
 	p.reportProgress(d.before, r, g)
+}
+
+// count counts a reservation, and its wait.
+func (p *planner) count(r *v1alpha1.MigrationReservation, rejected bool) {
+	if BlocksEdits(r) {
+		p.reserved++
+	}
+	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionWaiting)
+	if rejected && c != nil {
+		p.waits = append(p.waits, Wait{Reason: c.Reason, Since: c.LastTransitionTime.Time})
+	}
 }
 
 // reportProgress reports that a reservation was granted, or that a quota lacks amounts for it.
@@ -162,7 +179,7 @@ func (a Account) excess() corev1.ResourceList {
 
 // nextPlan returns the time at which the plan changes without any event.
 func (p *planner) nextPlan() time.Time {
-	at := p.nextRetry
+	at := earlier(p.nextRetry, p.openUntil)
 	if ends := p.pods.firstChargeEnd(); !ends.IsZero() && len(p.drafts) > 0 {
 		at = earlier(at, ends.Add(time.Second)) // at its end the pod is still charged
 	}

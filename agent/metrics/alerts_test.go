@@ -78,8 +78,20 @@ func healthy() samples {
 	for _, name := range []string{"overruns", "faults"} {
 		all["mooring_quota_"+name+`{instance="10.0.0.1:9809"}`] = steady(0)
 	}
+	for name, v := range map[string]float64{"reserved": 3, "waiting_oldest_seconds": 40} {
+		all["mooring_quota_"+name+`{instance="10.0.0.1:9809"}`] = steady(v)
+	}
+	for reason, v := range map[string]float64{"QuotaFull": 1, "WaitingForGuard": 0,
+		"WaitingForQuota": 0} {
+		all[waiting(reason)] = steady(v)
+	}
 	all[`mooring_quota_kubevirt_served{instance="10.0.0.1:9809"}`] = steady(1)
 	return all
+}
+
+// waiting is the gauge of migrations that wait for a reason.
+func waiting(reason string) string {
+	return `mooring_quota_waiting{instance="10.0.0.1:9809",reason="` + reason + `"}`
 }
 
 // event is a counter of events that has grown five minutes ago.
@@ -136,6 +148,11 @@ func faults() map[string][]samples {
 		"MooringQuotaFault": {
 			{`mooring_quota_faults{instance="10.0.0.1:9809"}`: changed(0, 1, 15)},
 		},
+		"MooringQuotaWaiting": {
+			{`mooring_quota_waiting_oldest_seconds{instance="10.0.0.1:9809"}`: changed(0, 400, 15)},
+		},
+		"MooringQuotaUnguarded":  {{waiting("WaitingForGuard"): changed(0, 2, 5)}},
+		"MooringQuotaNotInForce": {{waiting("WaitingForQuota"): changed(0, 2, 5)}},
 	}
 }
 

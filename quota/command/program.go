@@ -44,6 +44,7 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	quotas, err := controller.Add(m, controller.Options{
 		Quota: config.Quota, Workers: config.Workers, Halt: config.Halt,
 		Resize:  config.Resize,
+		Guarded: config.Webhook.guarded(),
 		Metrics: controller.NewMetrics(registry), Logger: logger,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,9 @@ type WebhookConfig struct {
 	Secret  string
 	CertDir string // files of another issuer, instead of the Secret
 	Exempt  []string
-	Shim    launcher.Shim
+	// Excluded are the namespaces that the webhook configurations exclude.
+	Excluded []string
+	Shim     launcher.Shim
 }
 
 func defaultWebhookConfig() WebhookConfig {
@@ -56,8 +59,20 @@ func (c *WebhookConfig) addFlags(flags *pflag.FlagSet) {
 		"controller makes certificates")
 	flags.StringSliceVar(&c.Exempt, "guard-exempt", c.Exempt,
 		"users or groups exempt from the quota guard, such as a quota manager")
+	flags.StringSliceVar(&c.Excluded, "webhook-excluded-namespaces", c.Excluded,
+		"namespaces that the webhook configurations exclude: there the controller raises quotas "+
+			"without a guard")
 	flags.StringVar(&c.Shim.Image, "shim-image", c.Shim.Image, "image of mooring-shim for "+
 		"launchers that request it; empty: never added")
+}
+
+// guarded returns a function that reports whether the webhooks guard a namespace; nil without
+// webhooks.
+func (c *WebhookConfig) guarded() func(namespace string) bool {
+	if c.Listen == "" {
+		return nil
+	}
+	return func(namespace string) bool { return !slices.Contains(c.Excluded, namespace) }
 }
 
 // check returns the first invalid flag.

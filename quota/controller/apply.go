@@ -49,7 +49,7 @@ func (w *writer) applyAll(
 		if err := w.applyOne(ctx, action); err != nil {
 			return err
 		}
-		w.report(w.ns.name, action, reports)
+		w.report(w.ns, action, reports)
 	}
 	return nil
 }
@@ -107,6 +107,7 @@ func (w *writer) release(ctx context.Context, planned *v1alpha1.MigrationReserva
 		}
 	}
 	w.ns.recordRelease(kindReservation, planned, w.Now())
+	delete(w.ns.reservedAt, planned.Name)
 	return nil
 }
 

@@ -43,6 +43,7 @@ func (all estimates) firstExpiry() time.Time {
 // unknown, the plan reserves for all pending migrations.
 func (r *Reconciler) addClusterFacts(ctx context.Context, ns *namespace, s *quota.Snapshot) {
 	r.addEstimates(ctx, ns, s)
+	s.Unguarded = r.unguarded(ns, *s)
 	if len(s.Migrations) == 0 {
 		return
 	}

@@ -1,6 +1,10 @@
 package controller
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Metrics are the controller's metrics. Their methods are safe for concurrent use.
 type Metrics struct {
@@ -9,6 +13,7 @@ type Metrics struct {
 	overruns prometheus.Gauge
 	faults   prometheus.Gauge
 	kubeVirt prometheus.Gauge
+	flow     *flow
 }
 
 // The outcomes of a write.
@@ -44,6 +49,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(m.writes, m.reads, m.overruns, m.faults, m.kubeVirt)
+	m.flow = newFlow(registry, time.Now)
 	m.startAtZero()
 	return m
 }
@@ -77,8 +83,12 @@ func (m *Metrics) countWithheld() {
 
 func (m *Metrics) countRead(at string) { m.reads.WithLabelValues(at).Inc() }
 
+// observeGrant records how long a pending migration has waited for room.
+func (m *Metrics) observeGrant(wait time.Duration) { m.flow.granted.Observe(wait.Seconds()) }
+
 // setStates updates the gauges by the change of a namespace's states.
-func (m *Metrics) setStates(before, now states) {
+func (m *Metrics) setStates(namespace string, before, now states) {
+	m.flow.set(namespace, before, now)
 	m.overruns.Add(float64(reportedOverruns(now) - reportedOverruns(before)))
 	m.faults.Add(float64(len(now.faults) - len(before.faults)))
 }

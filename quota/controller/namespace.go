@@ -22,7 +22,8 @@ func (n *namespaces) get(name string) *namespace {
 	defer n.mu.Unlock()
 	ns := n.all[name]
 	if ns == nil {
-		ns = &namespace{name: name, estimates: estimates{}}
+		ns = &namespace{name: name, estimates: estimates{},
+			reservedAt: map[string]time.Time{}}
 		n.all[name] = ns
 	}
 	return ns
@@ -45,6 +46,8 @@ type namespace struct {
 	states     states // reported so far
 	withheld   withheld
 	estimates  estimates
+	guard      guardProof
+	reservedAt map[string]time.Time // of reservations that are not granted yet, by name
 }
 
 // object identifies a written object.

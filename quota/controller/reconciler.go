@@ -39,6 +39,9 @@ type Config struct {
 	Live client.Reader
 	// Cluster returns the settings of the cluster's KubeVirt. Nil: read with Live on each use.
 	Cluster func(context.Context) (virt.Cluster, error)
+	// Guarded reports whether the cluster's webhooks guard the pods of a namespace. The controller
+	// raises its quotas only after a proof. Nil: the cluster has no webhooks.
+	Guarded func(namespace string) bool
 	// Events records Events. It must not block.
 	Events  events.EventRecorder
 	Options quota.Options
@@ -117,6 +120,13 @@ func (r *Reconciler) execute(
 		r.reportWithheld(ns, s, plan.Withheld)
 	}
 	again := r.requeueAfter(plan, r.reportStates(ns, plan), ns.estimates.firstExpiry())
+	if plan.ProveGuard {
+		wait := r.proveGuard(ctx, ns)
+		if again > 0 {
+			wait = min(wait, again)
+		}
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	if !all {
 		return reconcile.Result{RequeueAfter: reportDelay, Priority: new(handler.LowPriority)}, nil
 	}
@@ -145,7 +155,7 @@ func (r *Reconciler) requeueAfter(plan quota.Plan, more ...time.Time) time.Durat
 
 // forget drops the memory of a deleted namespace.
 func (r *Reconciler) forget(ns *namespace) {
-	r.Metrics.setStates(ns.states, states{})
+	r.Metrics.setStates(ns.name, ns.states, states{})
 	r.namespaces.drop(ns.name)
 }
 

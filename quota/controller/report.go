@@ -23,14 +23,22 @@ const eventAction = "ScaleQuota"
 const (
 	ReasonOverrun = "QuotaOverrun"
 	ReasonFault   = "QuotaFault"
+
+	// ReasonOpened and ReasonClosed report on a namespace that an administrator lets pods pass the
+	// guard, and the end of this.
+	ReasonOpened = "QuotaGuardOpened"
+	ReasonClosed = "QuotaGuardClosed"
 )
 
 // maxNote is the maximum length of an Event's text in bytes.
 const maxNote = 1024
 
 // report writes the Events caused by a completed action.
-func (r *Reconciler) report(namespace string, done quota.Action, reports []quota.Report) {
+func (r *Reconciler) report(ns *namespace, done quota.Action, reports []quota.Report) {
 	name, reasons := causes(done)
+	if created, ok := done.(quota.CreateReservation); ok {
+		ns.reservedAt[created.Reservation.Name] = r.Now()
+	}
 	for _, report := range reports {
 		if report.Reservation != name || !slices.Contains(reasons, report.Reason) {
 			continue
@@ -38,9 +46,21 @@ func (r *Reconciler) report(namespace string, done quota.Action, reports []quota
 		migration := &corev1.ObjectReference{
 			APIVersion: kubevirtv1.GroupVersion.String(),
 			Kind:       kubevirtv1.VirtualMachineInstanceMigrationGroupVersionKind.Kind,
-			Namespace:  namespace, Name: report.Migration.Name, UID: report.Migration.UID,
+			Namespace:  ns.name, Name: report.Migration.Name, UID: report.Migration.UID,
+		}
+		if report.Reason == quota.ReasonGranted {
+			r.observeGrant(ns, name)
 		}
 		r.event(migration, report.Type, report.Reason, report.Message)
+	}
+}
+
+// observeGrant records the time since the reservation. The controller does not know it of
+// reservations by an earlier leader.
+func (r *Reconciler) observeGrant(ns *namespace, reservation string) {
+	if at, known := ns.reservedAt[reservation]; known {
+		r.Metrics.observeGrant(r.Now().Sub(at))
+		delete(ns.reservedAt, reservation)
 	}
 }
 
@@ -65,8 +85,11 @@ func (r *Reconciler) event(on *corev1.ObjectReference, kind, reason, message str
 	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", plaintext.Cut(message, maxNote))
 }
 
-// states are the overruns and faults of a namespace.
+// states are the overruns, faults and migrations of a namespace.
 type states struct {
+	open     time.Time // until when pods pass the guard
+	reserved int
+	waiting  []quota.Wait
 	overruns map[string]overrun // by quota
 	faults   map[corev1.ObjectReference]string
 }
@@ -83,7 +106,7 @@ type overrun struct {
 const minOverrun = 30 * time.Second
 
 func (before states) next(namespace string, plan quota.Plan, at time.Time) states {
-	now := states{overruns: map[string]overrun{}, faults: map[corev1.ObjectReference]string{}}
+	now := states{open: plan.Open, reserved: plan.Reserved, waiting: plan.Waits, overruns: map[string]overrun{}, faults: map[corev1.ObjectReference]string{}}
 	for _, o := range plan.Overruns {
 		text := fmt.Sprintf("use exceeds the quota's base in %s, and nothing is reserved for "+
 			"migrations",
@@ -145,9 +168,25 @@ func (r *Reconciler) reportStates(ns *namespace, plan quota.Plan) (again time.Ti
 			r.event(&ref, corev1.EventTypeWarning, ReasonFault, text)
 		}
 	}
-	r.Metrics.setStates(ns.states, now)
+	r.reportOpen(ns, now.open)
+	r.Metrics.setStates(ns.name, ns.states, now)
 	ns.states = now
 	return again
+}
+
+// reportOpen reports a change of the time until which pods pass the guard.
+func (r *Reconciler) reportOpen(ns *namespace, until time.Time) {
+	on := reference("Namespace", "", ns.name)
+	switch {
+	case until.Equal(ns.states.open):
+	case until.IsZero():
+		r.event(on, corev1.EventTypeNormal, ReasonClosed, "pods are checked against the quota "+
+			"reserved for live migrations again")
+	default:
+		r.event(on, corev1.EventTypeWarning, ReasonOpened, fmt.Sprintf("annotation %s lets pods "+
+			"take quota reserved for live migrations until %s", quota.OpenAnnotation,
+			until.UTC().Format(time.RFC3339)))
+	}
 }
 
 func reference(kind, namespace, name string) *corev1.ObjectReference {

@@ -61,6 +61,8 @@ type Options struct {
 	Workers int  // namespaces handled concurrently
 	Halt    bool // halt VMs without room: [Halter]
 	Resize  bool // give VMs the size that they are annotated with: [resizevm.Reconciler]
+	// Guarded is that of [Config].
+	Guarded func(namespace string) bool
 	Metrics *Metrics
 	Logger  *slog.Logger
 }
@@ -99,6 +101,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	reconciler := NewReconciler(Config{
 		Client: cached, Live: c.manager.GetAPIReader(), Events: recorder,
 		Cluster: func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, cached) },
+		Guarded: c.options.Guarded,
 		Options: c.options.Quota, Metrics: c.options.Metrics, Logger: c.options.Logger,
 	})
 	err = c.add(Name, reconciler, c.sources()...)

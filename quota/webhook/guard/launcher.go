@@ -57,7 +57,7 @@ func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
 // judgePod checks a launcher by its charge.
 func (c Config) judgePod(ctx context.Context, pod *corev1.Pod, reserve v1alpha1.ReservedPod) error {
 	s, err := c.read(ctx, pod.Namespace)
-	if err != nil || terminating(s.Namespace) {
+	if err != nil || terminating(s.Namespace) || c.open(s) {
 		return err
 	}
 	accounts, faults := quota.Accounts(s, c.Quota)

@@ -25,15 +25,17 @@ import (
 // namespace run one at a time. The attachment pods of a migration's target always pass.
 //
 // A request that the handler cannot check is refused, because the room above the base belongs to
-// migrations. Kubernetes' own controllers are not exempt: they create the pods of Deployments.
+// migrations. Kubernetes' own controllers are not exempt: they create the pods of Deployments. The
+// handler answers the controller's [quota.Probe].
 func NewPod(c Config) admission.Handler {
 	c.Exempt = slices.DeleteFunc(slices.Clone(c.Exempt), func(of string) bool {
 		return of == KubeSystem
 	})
 	admitted := &podClaims{}
-	return newGuard(c, "pods", func(c Config, ctx context.Context, r admission.Request) error {
-		return c.judgeOther(ctx, r, admitted)
-	})
+	return probed{newGuard(c, "pods",
+		func(c Config, ctx context.Context, r admission.Request) error {
+			return c.judgeOther(ctx, r, admitted)
+		})}
 }
 
 // judgeOther checks a pod that is no launcher, and the growth of any pod.
@@ -113,6 +115,9 @@ func (c Config) admitPod(
 	}
 	if covered, err := c.attachesToTarget(ctx, r, s, want.pod); err != nil || covered {
 		return err
+	}
+	if c.open(s) {
+		return nil
 	}
 	accounts, faults := quota.Accounts(s, c.Quota)
 	if err := quota.UnknownRoom(s.Quotas, faults, want.charge, c.Quota); err != nil {

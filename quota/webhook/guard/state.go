@@ -47,6 +47,12 @@ func (c Config) list(
 	return read.List(ctx, c.Live, to, append(options, client.InNamespace(namespace))...)
 }
 
+// open reports whether an administrator lets pods pass, see [quota.OpenAnnotation].
+func (c Config) open(s quota.Snapshot) bool {
+	until, err := quota.OpenUntil(s.Namespace, c.Now())
+	return err == nil && !until.IsZero()
+}
+
 func terminating(ns *corev1.Namespace) bool { return ns.DeletionTimestamp != nil }
 
 // refuseLowered refuses a base lowered below the use. It is for a quota without reservations that
