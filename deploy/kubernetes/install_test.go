@@ -118,12 +118,16 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicy /mooring-quota-annotations",
 		"ValidatingAdmissionPolicy /mooring-namespace-annotations",
 		"ValidatingAdmissionPolicy /mooring-vm-annotations",
+		"ValidatingAdmissionPolicy /mooring-controller-namespaces",
+		"ValidatingAdmissionPolicy /mooring-controller-probes",
 		"ValidatingAdmissionPolicy /mooring-nodestates",
 		"ValidatingAdmissionPolicyBinding /mooring-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-launchers",
 		"ValidatingAdmissionPolicyBinding /mooring-namespace-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-quota-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-vm-annotations",
+		"ValidatingAdmissionPolicyBinding /mooring-controller-namespaces",
+		"ValidatingAdmissionPolicyBinding /mooring-controller-probes",
 		"ValidatingAdmissionPolicyBinding /mooring-nodestates",
 	}
 	if diff := cmp.Diff(want, objects(t, "install.yaml")); diff != "" {

@@ -209,10 +209,10 @@ func (u *installation) checkCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// the policy of node states concerns agents only, and goes with them
+	// these policies concern agents and the controller only, and go with them
 	bindings.Items = slices.DeleteFunc(bindings.Items,
 		func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
-			return b.Name == "mooring-nodestates"
+			return b.Name == "mooring-nodestates" || strings.HasPrefix(b.Name, "mooring-controller-")
 		})
 	if n := len(hooks.Items) + len(mutating.Items) + len(bindings.Items) +
 		len(reservations.Items); n > 0 {

@@ -164,6 +164,12 @@ admissionReviewVersions: [v1]
 [quotaannotations{{ if regexMatch "[.]mooring[.]dev/$" .Values.controller.quota.annotationPrefix }}, namespaceannotations{{ end }}]
 {{- end }}
 
+{{/* A condition of policies for requests of mooring-controller. */}}
+{{- define "mooring.byController" -}}
+- name: by-controller
+  expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:mooring-controller'
+{{- end }}
+
 {{/* The keys that a request sets, changes or removes: call with "annotations" or "labels". */}}
 {{- define "mooring.changed" -}}
 - name: before
