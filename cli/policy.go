@@ -23,7 +23,8 @@ func (p *Program) policyCommand() *cobra.Command {
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.policyCheckCommand(), p.explainCommand(), p.policyDiffCommand())
+	cmd.AddCommand(p.policyCheckCommand(), p.explainCommand(), p.policyDiffCommand(),
+		p.policySuggestCommand())
 	return cmd
 }
 

@@ -164,3 +164,28 @@ func TestPolicyDiffInACluster(t *testing.T) {
 		}
 	}
 }
+
+// The command of the suggestion gives a policy that policy check and policy diff accept.
+func TestPolicySuggest(t *testing.T) {
+	write(t, nil)
+	a := startAgent(t, locked("vm"))
+	got := run(t.Context(), t, a.socket, "policy", "suggest")
+	want := policyHead + "rules:\n- name: \"vms\"\n  namespaces: [\"vms\"]\n  memlock: {max: 4Gi}\n"
+	if got.code != ExitOK || got.out != want || got.errOut != "" {
+		t.Fatalf("got %+v, want %s", got, want)
+	}
+	if checked := runOn(t, got.out, "policy", "check", "-"); checked.code != ExitOK {
+		t.Errorf("check: %+v", checked)
+	}
+	write(t, map[string]string{"policy.yaml": got.out})
+	if diff := run(t.Context(), t, a.socket, "policy", "diff", "policy.yaml"); diff.code != ExitOK {
+		t.Errorf("diff: %+v", diff)
+	}
+	old := locked("old")
+	old.Facts = nil
+	b := startAgent(t, old)
+	got = run(t.Context(), t, b.socket, "policy", "suggest")
+	if got.code != ExitOK || !strings.HasPrefix(got.errOut, "no rule for vms/old: the agent is") {
+		t.Errorf("without facts: %+v", got)
+	}
+}

@@ -14,11 +14,13 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
+// DefaultMaxGracePeriod is the longest grace period of a pod if the policy has no other.
+const DefaultMaxGracePeriod = time.Hour
+
 const (
 	maxEmulators    = 32
-	maxEmulatorName = 31  // bytes: the tracker compares no more
-	maxSocketPath   = 107 // bytes: sun_path of unix(7), without its end
-	defaultMaxGrace = time.Hour
+	maxEmulatorName = 31              // bytes: the tracker compares no more
+	maxSocketPath   = 107             // bytes: sun_path of unix(7), without its end
 	minFenceAfter   = 5 * time.Second // longer than a restart of the agent
 )
 
@@ -56,7 +58,7 @@ func (r *reader) lifecycle(f lifecycleFields) Lifecycle {
 
 // maxGracePeriod reads the ceiling. It must not be below the default grace period.
 func (r *reader) maxGracePeriod(at string, raw json.RawMessage, least time.Duration) time.Duration {
-	most := optional(r, at, raw, max(defaultMaxGrace, least), duration)
+	most := optional(r, at, raw, max(DefaultMaxGracePeriod, least), duration)
 	if most < least {
 		r.fail(at, raw, "want at least lifecycle.gracePeriod, which is %s", least)
 	}
