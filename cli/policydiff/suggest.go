@@ -138,8 +138,8 @@ func insert(all []string, one string) []string {
 	return all
 }
 
-// escapeGlob returns a glob that matches the text. It matches no other text, except for a backslash,
-// which no policy may contain.
+// escapeGlob returns a glob that matches the text and no other text. A backslash, which no policy
+// may contain, becomes a question mark.
 func escapeGlob(text string) string {
 	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]", `\`, "?").Replace(text)
 }

@@ -25,15 +25,27 @@ func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key)
 	excluded := r.launchers[without]
 	for l := range r.all() {
 		if l != excluded {
-			charge(&account, l)
+			charge(&account, l, r.ownBound(l))
 		}
 	}
 	for i := range listed {
 		if listed[i].Key() != without && !r.entered(&listed[i], since) {
-			charge(&account, &listed[i])
+			charge(&account, &listed[i], listed[i].Bound())
 		}
 	}
 	return account
+}
+
+// ownBound returns the bound of a launcher without the memory that it shares. The huge pages belong
+// to the pod, and the latest container has them. The caller holds the lock.
+func (r *Registry) ownBound(l *Launcher) host.Bound {
+	bound := l.Bound()
+	if latest, ok := r.launchers[l.Key()]; ok && latest != l {
+		if _, bounded := latest.Bound().Charge(0); bounded && latest.Charge() > 0 {
+			bound.HugePages = 0
+		}
+	}
+	return bound
 }
 
 // entered reports whether the registry has the launcher. The caller holds the lock.
@@ -47,7 +59,7 @@ func (r *Registry) entered(l *Launcher, since Generation) bool {
 
 // charge adds the launcher's part to the account. The sum stays at the largest int64 instead of
 // overflowing.
-func charge(account *agentapi.Account, l *Launcher) {
+func charge(account *agentapi.Account, l *Launcher, bound host.Bound) {
 	demand, ok := l.accountDemand()
 	if !ok {
 		return
@@ -55,7 +67,7 @@ func charge(account *agentapi.Account, l *Launcher) {
 	if demand == host.Unlimited {
 		account.Unlimited++
 	}
-	bytes, bounded := l.Bound().Charge(demand)
+	bytes, bounded := bound.Charge(demand)
 	if !bounded {
 		account.Unbounded++
 	}

@@ -261,7 +261,10 @@ func (m *registryModel) account(without string) agentapi.Account {
 		case l.uid == without && l.latest || !l.holds() || l.free:
 			continue
 		case l.memory > 0:
-			sum.Add(sum, big.NewInt(l.memory+hugePages))
+			sum.Add(sum, big.NewInt(l.memory))
+			if l.latest || !m.latestIsBounded(l.uid) {
+				sum.Add(sum, big.NewInt(hugePages))
+			}
 		case l.demand != host.Unlimited:
 			sum.Add(sum, new(big.Int).SetUint64(uint64(l.demand)))
 		}
@@ -276,6 +279,13 @@ func (m *registryModel) account(without string) agentapi.Account {
 		want.Granted = sum.Int64()
 	}
 	return want
+}
+
+// latestIsBounded reports whether the latest container of a pod has the pod's huge pages.
+func (m *registryModel) latestIsBounded(uid string) bool {
+	id, ok := m.latest(uid)
+	l := m.model[id]
+	return ok && l.holds() && !l.free && l.memory > 0
 }
 
 // check compares the registry with the model after every step.
