@@ -116,10 +116,10 @@ func lockedFleet(t *testing.T) map[string]any {
 }
 
 func TestPolicyDiffInACluster(t *testing.T) {
-	object := func(selector, max string) string {
+	object := func(selector, most string) string {
 		return "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: p}\nspec:\n" +
 			"  mode: enforce\n  nodeSelector: {matchLabels: {pool: " + selector + "}}\n" +
-			"  rules: [{name: a, namespaces: [vms], memlock: {max: " + max + "}}]\n"
+			"  rules: [{name: a, namespaces: [vms], memlock: {max: " + most + "}}]\n"
 	}
 	forbidden := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden,

@@ -47,7 +47,7 @@ func readPolicyFile(in io.Reader, name string) (policyFile, error) {
 	}
 	var object v1alpha1.NodePolicy
 	if err := yaml.Unmarshal(text, &object); err != nil || object.Spec.NodeSelector == nil {
-		return f, nil //nolint:nilerr // a policy file need not have the form of the object
+		return f, nil // a policy file need not have the form of the object
 	}
 	f.selector, err = metav1.LabelSelectorAsSelector(object.Spec.NodeSelector)
 	if err != nil {

@@ -42,8 +42,8 @@ type suggestion struct {
 }
 
 // Suggest returns a policy for the launchers: a rule for each namespace, with the largest
-// memory-lock limit there. It skips stopped launchers, and those that run although the policy of
-// mode enforce refuses them. The policy has no maximum for a node.
+// memory-lock limit there. It skips stopped launchers, and launchers that the policy of mode
+// enforce refuses. The policy has no maximum for a node.
 func Suggest(all []Launcher) (Suggestion, error) {
 	s := suggestion{modes: map[string]bool{}, rights: map[string]*rights{}}
 	for i := range all {
