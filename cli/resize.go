@@ -51,8 +51,7 @@ func (p *Program) resizeCommand() *cobra.Command {
 			"and mooring-controller resizes the VM, also after a restart. It requires the\n" +
 			"verb \"patch\" for virtualmachines. --wait names the request by the\n" +
 			"annotation " + api.ResizeRequestKey + ", and shows only the status of this\n" +
-			"request. It requires the verb \"get\". A pod of a namespace vm needs\n" +
-			"--namespace vm.\n\n" +
+			"request. It requires the verb \"get\". A pod of a namespace vm needs\n--namespace vm.\n\n" +
 			"Without Kubernetes, the command sends the size to the agent of this node. It\n" +
 			"replaces the last request. Dimensions without a flag stay as they are, or\n" +
 			"follow the container's limits if the sidecar is configured to. POD is as for\n" +
