@@ -49,7 +49,8 @@ func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	roles := []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 	for _, o := range append(
 		manifests(t, "install.yaml", append(roles, "CustomResourceDefinition", "Secret")...),
-		manifests(t, "controller-role.yaml", roles...)...,
+		manifests(t, "controller-role.yaml", append(roles, "ValidatingAdmissionPolicy",
+			"ValidatingAdmissionPolicyBinding")...)...,
 	) {
 		apply(t, c, o)
 	}
