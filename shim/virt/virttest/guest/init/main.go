@@ -140,7 +140,7 @@ func pressPowerButton(o options) {
 	}
 	if o["slow-shutdown"] {
 		fmt.Println("GUEST shutting down")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	}
 	powerOff()
 }
