@@ -103,12 +103,13 @@ func (l *controllerRun) migrateOnce(
 	m.Await(t, virtv1.MigrationSucceeded)
 	l.awaitPhase(t, v1alpha1.PhaseReleasing)
 	l.c.Release(t, source)
+	// The annotations of the base stay until status.hard has fallen.
 	l.reconcileUntil(t, "all traces to be removed", func() error {
+		if left := quotaOf(t, l.c, l.space, kubevirttest.QuotaName).Annotations; len(left) > 0 {
+			return fmt.Errorf("annotations %v", left)
+		}
 		return l.checkState(t, 0, func(*v1alpha1.MigrationReservation) bool { return true })
 	})
-	if left := quotaOf(t, l.c, l.space, kubevirttest.QuotaName).Annotations; len(left) > 0 {
-		t.Errorf("annotations %v", left)
-	}
 	return k.Killed()
 }
 
