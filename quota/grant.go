@@ -53,7 +53,7 @@ func (p *planner) grant(d draft) grant {
 				return grant{false, reasonObserveMode,
 					"mode observe raises no ResourceQuota: mode enforce would"}
 			}
-			if p.Unguarded != "" {
+			if w, _ := a.quotaWrite(p.o); p.Unguarded != "" && w.raises(a.Quota) {
 				return grant{false, reasonWaitingForGuard, p.Unguarded}
 			}
 			return grant{false, reasonWaitingForQuota,

@@ -1,6 +1,7 @@
 package quota_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -202,19 +203,24 @@ func TestNoRaiseWithoutTheGuard(t *testing.T) {
 	if w.s.Namespace.Labels[quota.ReservedLabel] != "true" {
 		t.Error("the namespace has no label: the guard cannot work")
 	}
-	waiting := meta.FindStatusCondition(w.s.Reservations[0].Status.Conditions,
-		v1alpha1.ConditionWaiting)
-	if waiting == nil || waiting.Status != "True" || waiting.Reason != "WaitingForGuard" ||
-		waiting.Message != "no answer" {
-		t.Errorf("condition %+v, want one that names the guard", waiting)
-	}
+	wantWaiting(t, w, "WaitingForGuard", "no answer")
 	if !quota.MakePlan(w.snapshot(), quota.Options{}).ProveGuard {
 		t.Error("the plan does not ask for a proof")
 	}
 	w.s.Unguarded = ""
-	w.control(t)
+	w.plan(t)
 	wantHard(t, w.snapshot(), list("limits.memory", "8Gi"))
 	w.s.Unguarded = "the proof is old" // a raised quota stays
-	w.control(t)
+	w.plan(t)
 	wantHard(t, w.snapshot(), list("limits.memory", "8Gi"))
+	wantWaiting(t, w, "WaitingForQuota", "status.hard")
+}
+
+// wantWaiting checks the condition Waiting of the only reservation.
+func wantWaiting(t *testing.T, w *world, reason, message string) {
+	t.Helper()
+	c := meta.FindStatusCondition(w.s.Reservations[0].Status.Conditions, v1alpha1.ConditionWaiting)
+	if c == nil || c.Status != "True" || c.Reason != reason || !strings.Contains(c.Message, message) {
+		t.Errorf("condition %+v, want %s with %q", c, reason, message)
+	}
 }
