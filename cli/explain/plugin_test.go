@@ -1,9 +1,7 @@
 package explain
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -19,28 +17,10 @@ import (
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
-	"github.com/mooring-vm/mooring/lifecycle/poddir"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/plugin/plugintest"
 )
-
-// dirs is a plugin.PodDirs without effect.
-type dirs struct{}
-
-func (dirs) Create(string) (poddir.Dir, error)             { return poddir.Dir{}, nil }
-func (dirs) DiscardUnless(string, func(string) bool) error { return nil }
-func (dirs) Retain(func(string) bool) error                { return nil }
-func (dirs) EmptyTrash(context.Context) error              { return nil }
-
-type noGuard struct{}
-
-func (noGuard) Enqueue(string)              {}
-func (noGuard) EnqueueAll()                 {}
-func (noGuard) Gone(registry.Launcher) bool { return false }
-
-type account string
-
-func (a account) ServiceAccount(string) (string, bool) { return string(a), true }
 
 // newPlugin returns the agent's plugin, on a node with another launcher that holds node.Granted.
 // The pod's service account is known unless node.AccountsUnknown is set.
@@ -48,11 +28,8 @@ func newPlugin(
 	t *rapid.T, p *policy.Policy, pod *corev1.Pod, node Node,
 ) (*plugin.Plugin, *lifecycletest.Recorder) {
 	recorder := &lifecycletest.Recorder{}
-	config := plugin.Config{
-		Policy: policy.NewCurrent(p), Registry: registry.New(), Guard: noGuard{}, PodDirs: dirs{},
-		Recorder: recorder, Logger: slog.New(slog.DiscardHandler), Controllers: node.Controllers,
-		NodeMemory: node.Memory,
-	}
+	config := plugintest.Config(p)
+	config.Recorder, config.Controllers, config.NodeMemory = recorder, node.Controllers, node.Memory
 	if node.Granted > 0 {
 		granted := host.Limit(node.Granted)
 		config.Registry.Put(registry.Launcher{
@@ -61,7 +38,7 @@ func newPlugin(
 		})
 	}
 	if !node.AccountsUnknown {
-		config.Accounts = account(serviceAccount(pod))
+		config.Accounts = plugintest.Account(serviceAccount(pod))
 	}
 	made, err := plugin.New(config)
 	if err != nil {

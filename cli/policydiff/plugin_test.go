@@ -1,8 +1,6 @@
 package policydiff
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -17,28 +15,10 @@ import (
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle/host"
-	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
-	"github.com/mooring-vm/mooring/lifecycle/poddir"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/plugin/plugintest"
 )
-
-type dirs struct{}
-
-func (dirs) Create(string) (poddir.Dir, error)             { return poddir.Dir{}, nil }
-func (dirs) DiscardUnless(string, func(string) bool) error { return nil }
-func (dirs) Retain(func(string) bool) error                { return nil }
-func (dirs) EmptyTrash(context.Context) error              { return nil }
-
-type noGuard struct{}
-
-func (noGuard) Enqueue(string)              {}
-func (noGuard) EnqueueAll()                 {}
-func (noGuard) Gone(registry.Launcher) bool { return false }
-
-type accountName string
-
-func (a accountName) ServiceAccount(string) (string, bool) { return string(a), true }
 
 // node is a node with the agent's plugin and registry.
 type node struct {
@@ -47,16 +27,14 @@ type node struct {
 }
 
 func newNode(t *rapid.T, p *policy.Policy, inherited *host.Rlimit) node {
-	r := registry.New()
-	made, err := plugin.New(plugin.Config{
-		Policy: policy.NewCurrent(p), Registry: r, Guard: noGuard{}, PodDirs: dirs{},
-		Recorder: &lifecycletest.Recorder{}, Logger: slog.New(slog.DiscardHandler),
-		Accounts: accountName("vm-1"), Inherited: func() *host.Rlimit { return inherited },
-	})
+	config := plugintest.Config(p)
+	config.Accounts = plugintest.Account("vm-1")
+	config.Inherited = func() *host.Rlimit { return inherited }
+	made, err := plugin.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return node{made, r}
+	return node{made, config.Registry}
 }
 
 // launchers returns the launchers as the agent's socket has them.
