@@ -51,7 +51,8 @@ func (p *Program) resizeCommand() *cobra.Command {
 			"and mooring-controller resizes the VM, also after a restart. It requires the\n" +
 			"verb \"patch\" for virtualmachines. --wait names the request by the\n" +
 			"annotation " + api.ResizeRequestKey + ", and shows only the status of this\n" +
-			"request. It requires the verb \"get\". A pod of a namespace vm needs\n--namespace vm.\n\n" +
+			"request. It requires the verb \"get\". A pod of a namespace vm needs\n" +
+			"--namespace vm.\n\n" +
 			"Without Kubernetes, the command sends the size to the agent of this node. It\n" +
 			"replaces the last request. Dimensions without a flag stay as they are, or\n" +
 			"follow the container's limits if the sidecar is configured to. POD is as for\n" +
@@ -70,23 +71,29 @@ func (p *Program) resizeCommand() *cobra.Command {
 		return p.completePods(&viewFlags{clusterFlags: flags.cluster})(cmd, args, typed)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		request, err := flags.request(cmd)
-		if err != nil {
-			return err
-		}
-		c, err := p.selectCluster(cmd, flags.cluster)
-		if err != nil {
-			return err
-		}
-		if name, isVM := strings.CutPrefix(args[0], vmPrefix); isVM {
-			return p.resizeVM(cmd.Context(), c, name, request, flags)
-		}
-		if c != nil {
-			return p.resizeInCluster(cmd.Context(), c, args[0], request, flags)
-		}
-		return p.resize(cmd.Context(), flags.cluster.prefixed(args[0]), request, flags)
+		return p.runResize(cmd, args[0], flags)
 	}
 	return cmd
+}
+
+// runResize requests the size from a VirtualMachine, from a pod of the cluster, or from the agent
+// of this node.
+func (p *Program) runResize(cmd *cobra.Command, target string, flags resizeFlags) error {
+	request, err := flags.request(cmd)
+	if err != nil {
+		return err
+	}
+	c, err := p.selectCluster(cmd, flags.cluster)
+	if err != nil {
+		return err
+	}
+	if name, isVM := strings.CutPrefix(target, vmPrefix); isVM {
+		return p.resizeVM(cmd.Context(), c, name, request, flags)
+	}
+	if c != nil {
+		return p.resizeInCluster(cmd.Context(), c, target, request, flags)
+	}
+	return p.resize(cmd.Context(), flags.cluster.prefixed(target), request, flags)
 }
 
 func (f *resizeFlags) add(cmd *cobra.Command) {
