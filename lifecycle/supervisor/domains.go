@@ -48,8 +48,10 @@ func (s *Supervisor) assignDomain(
 		if stops {
 			t = late
 		}
-	case t == nil && !s.addByGroup(d, p):
-		s.reportUnowned(d, p)
+	case t == nil:
+		if !s.addByGroup(d, p) {
+			s.reportUnowned(d, p)
+		}
 	}
 	if t == nil {
 		return
