@@ -28,7 +28,7 @@ func ParseOwner(text string) (Owner, error) {
 	return o, o.Check()
 }
 
-// Check returns an error unless the fields can be those of a pod.
+// Check returns an error unless a pod can have these fields.
 func (o Owner) Check() error {
 	switch {
 	case !ownerName.MatchString(o.Namespace):

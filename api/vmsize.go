@@ -9,8 +9,8 @@ import (
 // mooring-controller writes it.
 const ResizeStatusKey = "status.resize" + Suffix
 
-// ResizeRequestKey is an annotation of a VirtualMachine that names the request for its size, with up
-// to 63 letters, digits and hyphens. The [ResizeStatus] repeats it, so a client recognizes the
+// ResizeRequestKey is an annotation of a VirtualMachine that names the request for its size, with
+// up to 63 letters, digits and hyphens. The [ResizeStatus] repeats it, so a client recognizes the
 // status of its own request.
 const ResizeRequestKey = "request.resize" + Suffix
 
@@ -90,8 +90,8 @@ func VMSizeAnnotations(annotations map[string]string) map[string]string {
 }
 
 // ParseVMSize reads the desired size of a VirtualMachine from [VCPUsKey] and [ResizeMemoryKey], and
-// checks [ResizeRequestKey]. All other keys below "resize.mooring.dev", and scopes, are errors. The error joins all faults, each
-// an [*InvalidError].
+// checks [ResizeRequestKey]. All other keys below "resize.mooring.dev", and scopes, are errors. The
+// error joins all faults, each an [*InvalidError].
 func ParseVMSize(annotations map[string]string) (Size, error) {
 	var s Size
 	var faults []*InvalidError

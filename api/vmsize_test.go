@@ -10,7 +10,8 @@ import (
 func TestParseVMSize(t *testing.T) {
 	got, err := api.ParseVMSize(map[string]string{
 		"vcpus.resize.mooring.dev": "4", "memory.resize.mooring.dev": "8Gi",
-		"status.resize.mooring.dev": "{}", "request.resize.mooring.dev": "0a-Z", "example.org/other": "1",
+		"status.resize.mooring.dev": "{}", "request.resize.mooring.dev": "0a-Z",
+		"example.org/other": "1",
 	})
 	if want := (api.Size{VCPUs: 4, Memory: 8 << 30}); err != nil || got != want {
 		t.Errorf("size %+v, %v, want %+v", got, err, want)

@@ -43,8 +43,9 @@ type Plan struct {
 	// live snapshot ([Snapshot.Live]) and plans again.
 	NeedsLive bool
 
-	// ProveGuard is set if the plan leaves out the raise of a quota because of [Snapshot.Unguarded].
-	// After the actions, the caller makes a dry run of a [Probe] and plans again.
+	// ProveGuard is set if the plan leaves out the raise of a quota because of
+	// [Snapshot.Unguarded]. After the actions, the caller makes a dry run of a [Probe] and plans
+	// again.
 	ProveGuard bool
 
 	// Open is until when pods pass the guard of the namespace, see [OpenAnnotation]; zero: they do

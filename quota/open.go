@@ -8,15 +8,16 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// OpenAnnotation of a namespace lets pods pass the guard until a time in RFC 3339, at most [maxOpen]
-// ahead. Administrators set it in an emergency. Pods can take the room of migrations then.
+// OpenAnnotation of a namespace lets pods pass the guard until a time in RFC 3339, at most
+// [maxOpen] ahead. Administrators set it in an emergency. Pods can take the room of migrations
+// then.
 const OpenAnnotation = "open.quota" + api.Suffix
 
 // maxOpen is the longest time for which a namespace can be open.
 const maxOpen = 24 * time.Hour
 
 // OpenUntil returns until when pods pass the guard of a namespace; zero: they do not. The error is
-// an [*api.InvalidError]. An unreadable value opens nothing.
+// an [*api.InvalidError]. An unreadable value has no effect.
 func OpenUntil(ns *corev1.Namespace, now time.Time) (time.Time, error) {
 	if ns == nil || ns.Annotations[OpenAnnotation] == "" {
 		return time.Time{}, nil

@@ -147,8 +147,8 @@ func (f family) reservedPods() []v1alpha1.ReservedPod {
 	return all
 }
 
-// storedPods returns the charged pods of the launcher with this UID as reservation entries, and with
-// count/pods the ended ones.
+// storedPods returns the charged pods of the launcher with this UID as reservation entries, and
+// with count/pods the ended ones.
 func (p pods) storedPods(launcher types.UID) []v1alpha1.ReservedPod {
 	return append(p.family(p.byUID[launcher]).reservedPods(), p.endedPods(launcher)...)
 }

@@ -34,8 +34,8 @@ func (p *planner) remainder(e entry) remainder {
 	return min(p.sourceRemainder(e), target)
 }
 
-// storedPods returns the ended pods of the source that quotas charge count/pods for, or of the target
-// if the source has none. The reservation keeps room for these pods.
+// storedPods returns the ended pods of the source that quotas charge count/pods for, or of the
+// target if the source has none. The reservation keeps room for these pods.
 func (p *planner) storedPods(e entry) []v1alpha1.ReservedPod {
 	if source := e.reservation.Spec.Source; source != nil &&
 		p.sourceRemainder(e) == storedPodCharged {

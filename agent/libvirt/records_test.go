@@ -218,8 +218,8 @@ func BenchmarkRecords(b *testing.B) {
 	})
 }
 
-// A domain's metadata names its owner. A foreign, malformed or ambiguous element names none, and the
-// record stays usable.
+// A domain's metadata names its owner. A foreign, malformed or ambiguous element names none, and
+// the record stays usable.
 func TestOwnerInRecord(t *testing.T) {
 	want := agentapi.PodRef{Namespace: "vms", Name: "vm-1.a", UID: "3f4c1f0e-8a63"}
 	element := func(space, attrs string) string {
@@ -231,14 +231,15 @@ func TestOwnerInRecord(t *testing.T) {
 		metadata string
 		want     agentapi.PodRef
 	}{
-		"owner":            {good, want},
-		"beside others":    {"<k:x xmlns:k='http://kubevirt.io'/>" + good, want},
-		"none":             {"", agentapi.PodRef{}},
-		"foreign element":  {element("http://example.org", attrs), agentapi.PodRef{}},
-		"nested":           {"<x>" + good + "</x>", agentapi.PodRef{}},
-		"two":              {good + good, agentapi.PodRef{}},
-		"no attributes":    {element(api.OwnerNamespace, ""), agentapi.PodRef{}},
-		"UID with a slash": {element(api.OwnerNamespace, attrs[:len(attrs)-1]+"/..'"), agentapi.PodRef{}},
+		"owner":           {good, want},
+		"beside others":   {"<k:x xmlns:k='http://kubevirt.io'/>" + good, want},
+		"none":            {"", agentapi.PodRef{}},
+		"foreign element": {element("http://example.org", attrs), agentapi.PodRef{}},
+		"nested":          {"<x>" + good + "</x>", agentapi.PodRef{}},
+		"two":             {good + good, agentapi.PodRef{}},
+		"no attributes":   {element(api.OwnerNamespace, ""), agentapi.PodRef{}},
+		"UID with a slash": {element(api.OwnerNamespace, attrs[:len(attrs)-1]+"/..'"),
+			agentapi.PodRef{}},
 		"long UID": {element(api.OwnerNamespace, attrs[:len(attrs)-1]+strings.Repeat("a", 64)+"'"),
 			agentapi.PodRef{}},
 		"name with a line": {element(api.OwnerNamespace, "namespace='vms' name='a&#10;b' uid='1'"),

@@ -85,8 +85,8 @@ func (n *Node) hookProgram() (program, content string, err error) {
 		strings.Join(gate.Programs(), ", "))
 }
 
-// replaceGateFile writes a file with the permissions of another one, if its content changes. The new
-// file begins outside of qemu.d: libvirt runs each program there, and obeys its exit code.
+// replaceGateFile writes a file with the permissions of another one, if its content changes. The
+// new file begins outside of qemu.d: libvirt runs each program there, and obeys its exit code.
 func (n *Node) replaceGateFile(path, content, like string) error {
 	before, err := n.read(path)
 	if err != nil || before != nil && *before == content {

@@ -15,7 +15,7 @@ type Outcome struct {
 	Launcher bool   `json:"launcher"` // false: the policy leaves the container alone
 	Mode     string `json:"mode"`
 	Rule     string `json:"rule,omitempty"` // the deciding rule
-	// values by setting, such as memlock; in mode observe those of mode enforce
+	// values by setting, such as memlock; in mode observe as of mode enforce
 	Settings map[string]string `json:"settings,omitempty"`
 	Refusal  string            `json:"refusal,omitempty"` // in mode observe that of mode enforce
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
@@ -15,10 +17,9 @@ import (
 )
 
 // kubevirtLabels are on every launcher pod of KubeVirt, and on no other pod.
-var kubevirtLabels = map[string]string{"kubevirt.io": "virt-launcher"}
+var kubevirtLabels = map[string]string{kubevirtv1.AppLabel: "virt-launcher"}
 
-// Suggestion is a policy that allows the present settings of launchers, and nothing more for their
-// namespaces.
+// Suggestion is a policy that allows just the present settings of launchers, by namespace.
 type Suggestion struct {
 	YAML    string
 	Skipped []string // launchers without a rule, with reasons
@@ -52,7 +53,8 @@ func Suggest(all []Launcher) (Suggestion, error) {
 			continue
 		}
 		if why := s.add(l); why != "" {
-			s.skipped = append(s.skipped, fmt.Sprintf("%s/%s: %s", l.Pod.Namespace, l.Pod.Name, why))
+			s.skipped = append(s.skipped,
+				fmt.Sprintf("%s/%s: %s", l.Pod.Namespace, l.Pod.Name, why))
 		}
 	}
 	text := s.yaml()
@@ -119,7 +121,7 @@ func (s *suggestion) addProfile(f decide.Facts) {
 		return
 	}
 	name, labels := fmt.Sprintf("profile-%d", len(s.profiles)+1), f.Labels
-	if labels["kubevirt.io"] == "virt-launcher" {
+	if labels[kubevirtv1.AppLabel] == kubevirtLabels[kubevirtv1.AppLabel] {
 		name, labels = "kubevirt", kubevirtLabels
 	}
 	known := slices.ContainsFunc(s.profiles, func(p policy.Profile) bool {
@@ -144,8 +146,8 @@ func escapeGlob(text string) string {
 	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]", `\`, "?").Replace(text)
 }
 
-// mode returns the mode of all launchers. Launchers of several modes get observe, which changes
-// nothing by itself.
+// mode returns the mode of all launchers. Launchers of several modes get observe, the mode without
+// an effect.
 func (s *suggestion) mode() policy.Mode {
 	if len(s.modes) == 1 && s.modes[string(policy.Enforce)] {
 		return policy.Enforce
@@ -155,7 +157,8 @@ func (s *suggestion) mode() policy.Mode {
 
 func (s *suggestion) yaml() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\nmode: %s\n", policy.APIVersion, policy.Kind, s.mode())
+	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\nmode: %s\n", policy.APIVersion, policy.Kind,
+		s.mode())
 	s.writeLifecycle(&b)
 	if len(s.profiles) > 0 {
 		b.WriteString("profiles:\n")

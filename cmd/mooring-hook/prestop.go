@@ -85,7 +85,8 @@ func runAgain(
 			case <-ctx.Done():
 				return
 			case <-time.After(pause):
-				_ = runCommand(ctx, timeout, argv, io.Discard, io.Discard) // the guest may have ended
+				// an error is usual: the guest may have ended
+				_ = runCommand(ctx, timeout, argv, io.Discard, io.Discard)
 			}
 		}
 	}()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Upgrade replaces CRDs, roles, webhooks and programs by those of the version that [EnvVersion]
-// names now, and writes it into the KubeVirt object. Running VMs keep their launchers, as with
+// Upgrade moves CRDs, roles, webhooks and programs to the version in [EnvVersion], and writes it
+// into the KubeVirt object. Running VMs keep their launchers, as with
 // virt-operator. It builds the programs missing in the cache.
 func (k *KubeVirt) Upgrade(ctx context.Context) error {
 	programs, err := Build(ctx, k.options.Log)

@@ -212,7 +212,8 @@ func (u *installation) checkCleared(t *testing.T) {
 	// these policies concern agents and the controller only, and go with them
 	bindings.Items = slices.DeleteFunc(bindings.Items,
 		func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
-			return b.Name == "mooring-nodestates" || strings.HasPrefix(b.Name, "mooring-controller-")
+			return b.Name == "mooring-nodestates" ||
+				strings.HasPrefix(b.Name, "mooring-controller-")
 		})
 	if n := len(hooks.Items) + len(mutating.Items) + len(bindings.Items) +
 		len(reservations.Items); n > 0 {

@@ -28,8 +28,8 @@ func TestPreStop(t *testing.T) {
 	c.awaitNoQEMU(t, vmi)
 }
 
-// TestSlowShutdown evicts a VM whose guest takes a minute to shut down, as the drain of a node does.
-// The guest ends by itself, with the agent and without.
+// TestSlowShutdown evicts a VM whose guest takes a minute to shut down, as the drain of a node
+// does. The guest ends by itself, with the agent and without.
 func TestSlowShutdown(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)

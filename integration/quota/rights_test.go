@@ -22,7 +22,8 @@ func TestRights(t *testing.T) {
 	c := kubevirttest.Start(t)
 	install(t, c, controllerprogram.Name)
 	want := []string{
-		"create /events", "create /pods", "create coordination.k8s.io/leases", "create events.k8s.io/events",
+		"create /events", "create /pods", "create coordination.k8s.io/leases",
+		"create events.k8s.io/events",
 		"create mooring.dev/migrationreservations",
 		"delete mooring.dev/migrationreservations",
 		"get /namespaces", "get /secrets mooring-webhook-certificates",

@@ -31,7 +31,8 @@ func writeFreeze(file, value string) error {
 	return err
 }
 
-// stopEverything stops the agent, a launcher and its VMs with SIGSTOP, as a freeze of the node does.
+// stopEverything stops the agent, a launcher and its VMs with SIGSTOP, as a freeze of the node
+// does.
 func stopEverything(ctx context.Context, w *world) (string, error) {
 	if w.bare {
 		return "", errSkip

@@ -146,7 +146,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// In observe mode the hook refuses nothing, and records each start that it would refuse once.
+// In observe mode the hook refuses no start, and records once each start for a refusal.
 func TestObserveMode(t *testing.T) {
 	observe := func(change func(*State)) *State {
 		return fresh(func(s *State) {

@@ -10,7 +10,7 @@ import (
 )
 
 // Refresh replaces an installed hook by this program, in one step and only if the content differs.
-// root is the node's root directory. Without an installed hook it does nothing.
+// root is the node's root directory. Without an installed hook it changes no file.
 func Refresh(root string, program []byte) (changed bool, err error) {
 	node, err := os.OpenRoot(root)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The names are those of kubelet with both cgroup drivers, and of kind.
+// The names are as of kubelet with both cgroup drivers, and of kind.
 func TestPodCgroupExists(t *testing.T) {
 	const uid = "3f4c1f0e-8a63-4f5c-9d0c-1a2b3c4d5e6f"
 	const slice = "kubepods-burstable-pod3f4c1f0e_8a63_4f5c_9d0c_1a2b3c4d5e6f.slice"

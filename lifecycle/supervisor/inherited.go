@@ -80,8 +80,8 @@ func (s *Supervisor) findNewRecords(
 	}
 }
 
-// addByGroup adds the process of a domain without a claim to the launcher from which it descends. It
-// reports whether there is such a launcher.
+// addByGroup adds the process of a domain without a claim to the launcher from which it descends.
+// It reports whether there is such a launcher.
 func (s *Supervisor) addByGroup(d tie.Domain, p Tracked) bool {
 	t := s.byGroup[p.Group]
 	if t == nil || p.Bound || s.claimedElsewhere(t, d) {

@@ -29,8 +29,8 @@ func (s *Supervisor) findGoneOwners(result *scanResult, request scanRequest) {
 	}
 }
 
-// ownerIsGone reports whether an owner without a cgroup is gone for good: the runtime has listed its
-// containers, the pod has no launcher, and no other pod claims the domain.
+// ownerIsGone reports whether an owner without a cgroup is gone for good: the runtime has listed
+// its containers, the pod has no launcher, and no other pod claims the domain.
 func (s *Supervisor) ownerIsGone(d tie.Domain) bool {
 	_, claimed := s.Registry.Claimant(d.Matches, "")
 	return s.reconciled && !claimed && !s.Registry.HasPod(d.Owner.UID)
@@ -52,8 +52,8 @@ func (s *Supervisor) addOrphan(d tie.Domain, p Tracked, own string) {
 	})
 }
 
-// reportUnowned reports once a domain that requires an owner and runs without one. Only the runtime's
-// list has all owners.
+// reportUnowned reports once a domain that requires an owner and runs without one. Only the
+// runtime's list has all owners.
 func (s *Supervisor) reportUnowned(d tie.Domain, p Tracked) {
 	_, claimed := s.Registry.Claimant(d.Matches, "")
 	if !s.reconciled || claimed || s.unowned[p.ID()] || s.RequiresOwner == nil ||

@@ -16,7 +16,8 @@ import (
 
 var goneOwner = agentapi.PodRef{Namespace: "vms", Name: "gone", UID: "uid-gone"}
 
-// startOwned starts the domain "one" with this owner in its metadata, while the agent is away or not.
+// startOwned starts the domain "one" with this owner in its metadata, while the agent is away or
+// not.
 func (r *rig) startOwned(owner agentapi.PodRef) host.Process {
 	vm := r.startProcess("/machine/x")
 	r.kernel.SetArguments(vm.PID, "qemu-system-x86_64", "-uuid", domainUUID)
@@ -130,8 +131,8 @@ func TestFenceIgnoresOwners(t *testing.T) {
 	})
 }
 
-// `virsh start` long after the end of the launcher, under a policy that only reports unattended VMs.
-// The owner in the metadata decides.
+// `virsh start` long after the end of the launcher, under a policy that only reports unattended
+// VMs. The owner in the metadata decides.
 func TestOwnedDomainStartedLongAfterItsLauncher(t *testing.T) {
 	for name, owned := range map[string]bool{"owner": true, "no owner": false} {
 		t.Run(name, func(t *testing.T) {

@@ -64,8 +64,8 @@ type stored struct {
 // is the mount point of procfs.
 func OpenFileStore(root, proc string) (*FileStore, error) { return openStore(root, tiesDir, proc) }
 
-// OpenFormerStore is OpenFileStore for the store of former launchers. Their files are no ties of the
-// fence.
+// OpenFormerStore is OpenFileStore for the store of former launchers. Their files are no ties of
+// the fence.
 func OpenFormerStore(root, proc string) (*FileStore, error) {
 	return openStore(root, formerDir, proc)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// Config has the parts of a supervisor. Domains, PodDirs, Former, Guard, Observer, and the functions
-// are optional.
+// Config has the parts of a supervisor. Domains, PodDirs, Former, Guard, Observer, and the
+// functions are optional.
 type Config struct {
 	Registry  *registry.Registry
 	Tracker   Tracker

@@ -95,7 +95,8 @@ func TestExcludedNamespaceNeedsNoProof(t *testing.T) {
 	}
 }
 
-// TestOpenNamespaceIsReported: an Event records that an administrator opened the guard, and its end.
+// TestOpenNamespaceIsReported: an Event records that an administrator opened the guard, and its
+// end.
 func TestOpenNamespaceIsReported(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})

@@ -106,7 +106,8 @@ type overrun struct {
 const minOverrun = 30 * time.Second
 
 func (before states) next(namespace string, plan quota.Plan, at time.Time) states {
-	now := states{open: plan.Open, reserved: plan.Reserved, waiting: plan.Waits, overruns: map[string]overrun{}, faults: map[corev1.ObjectReference]string{}}
+	now := states{open: plan.Open, reserved: plan.Reserved, waiting: plan.Waits,
+		overruns: map[string]overrun{}, faults: map[corev1.ObjectReference]string{}}
 	for _, o := range plan.Overruns {
 		text := fmt.Sprintf("use exceeds the quota's base in %s, and nothing is reserved for "+
 			"migrations",

@@ -139,8 +139,8 @@ func allocated(
 	return found
 }
 
-// outdated reports whether kubelet wrote a condition before it saw the present resources. Kubernetes
-// 1.33 does not say.
+// outdated reports whether kubelet wrote a condition before it saw the present resources.
+// Kubernetes 1.33 does not say.
 func outdated(pod *corev1.Pod, c corev1.PodCondition) bool {
 	return c.ObservedGeneration != 0 && c.ObservedGeneration < pod.Generation
 }

@@ -39,7 +39,7 @@ func (f *fleet) limit(hard corev1.ResourceList, rooms ...corev1.ResourceList) {
 	}
 }
 
-// kubelet accepts the resources of a pod if its node has room beside the accepted ones of others.
+// kubelet accepts the resources of a pod if its node has room beside its accepted pods.
 func (f *fleet) kubelet(i int) {
 	used := f.vms[i].resources().Requests.DeepCopy()
 	for j, other := range f.vms {
@@ -75,7 +75,7 @@ func (f *fleet) run(t tester, minutes int) {
 	}
 }
 
-// checkServed checks that each VM has its size, or does not fit beside the others.
+// checkServed checks that each VM has its size, or does not fit beside the other VMs.
 func (f *fleet) checkServed(t tester) {
 	t.Helper()
 	for i, w := range f.vms {
@@ -185,7 +185,7 @@ func TestTurns(t *testing.T) {
 }
 
 // TestFleetIsLive changes VMs at random, and loses patches. After the faults each VM gets its size,
-// unless quota or node lack room beside the sizes of the others.
+// unless quota or node lack room beside the other sizes.
 func TestFleetIsLive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := func(from, to int, label string) int {

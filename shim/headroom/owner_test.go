@@ -71,8 +71,9 @@ func TestSetOwnerRefuses(t *testing.T) {
 		text  string
 		owner api.Owner
 	}{
-		"no owner":     {"<domain><name>a</name></domain>", api.Owner{}},
-		"hostile UID":  {"<domain><name>a</name></domain>", api.Owner{Namespace: "a", Name: "a", UID: "'/>"}},
+		"no owner": {"<domain><name>a</name></domain>", api.Owner{}},
+		"hostile UID": {"<domain><name>a</name></domain>",
+			api.Owner{Namespace: "a", Name: "a", UID: "'/>"}},
 		"other root":   {"<network><name>a</name></network>", good},
 		"no name":      {"<domain/>", good},
 		"truncated":    {"<domain><name>a</name>", good},
