@@ -75,7 +75,7 @@ func (c *Cluster) InstallKubeVirt(ctx context.Context, log *slog.Logger) (err er
 	if c.KubeVirt, err = kubevirt.Start(ctx, c.Plane, kubevirt.Options{Log: log}); err != nil {
 		return err
 	}
-	if err := actor.MakeNodes(ctx, c.Client); err != nil {
+	if err := actor.MakeNodes(ctx, c.Client, actor.NodeNames()...); err != nil {
 		return err
 	}
 	c.startActor()
@@ -85,9 +85,10 @@ func (c *Cluster) InstallKubeVirt(ctx context.Context, log *slog.Logger) (err er
 func (c *Cluster) startActor() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	warnings := slog.New(slog.NewTextHandler(os.Stderr,
-		&slog.HandlerOptions{Level: slog.LevelWarn}))
-	go func() { done <- actor.Run(ctx, c.Plane.Config(), warnings) }()
+	o := actor.Options{Nodes: actor.NodeNames(), Scheduler: true,
+		Log: slog.New(slog.NewTextHandler(os.Stderr,
+			&slog.HandlerOptions{Level: slog.LevelWarn}))}
+	go func() { done <- actor.Run(ctx, c.Plane.Config(), o) }()
 	c.stopActor = func() error {
 		cancel()
 		return <-done

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,27 +71,38 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// drain cordons a VM's node until t ends, and evicts the VM as `kubectl drain` does: KubeVirt
-// refuses the eviction and migrates.
+// drain cordons a VM's node until t ends, and evicts the VM.
 func (c *cluster) drain(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
 	t.Helper()
-	name := vmi.Status.NodeName
-	cordon := func(ctx context.Context, unschedulable bool) error {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		return c.Patch(ctx, node, client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
-			`{"spec": {"unschedulable": %t}}`, unschedulable)))
-	}
-	ctx := context.WithoutCancel(t.Context())
-	if err := cordon(ctx, true); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cordon(ctx, false); err != nil {
-			t.Error(err)
-		}
+	c.cordon(t, vmi.Status.NodeName)
+	c.evictToMigrate(t, vmi)
+}
+
+// cordon cordons a node. The result uncordons it, at the latest when t ends.
+func (c *cluster) cordon(t *testing.T, node string) (uncordon func()) {
+	t.Helper()
+	c.patchNode(t, node, `{"spec": {"unschedulable": true}}`)
+	uncordon = sync.OnceFunc(func() {
+		c.patchNode(t, node, `{"spec": {"unschedulable": false}}`)
 	})
-	pod := c.launcher(t, vmi)
-	err := c.SubResource("eviction").Create(t.Context(), pod, &policyv1.Eviction{})
+	t.Cleanup(uncordon)
+	return uncordon
+}
+
+// patchNode changes a node by a merge patch, also when t ends.
+func (c *cluster) patchNode(t *testing.T, name, patch string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := c.Patch(context.WithoutCancel(t.Context()), node,
+		client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Error(err)
+	}
+}
+
+// evictToMigrate evicts a VM as `kubectl drain` does. KubeVirt refuses the eviction and migrates.
+func (c *cluster) evictToMigrate(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+	t.Helper()
+	err := c.SubResource("eviction").Create(t.Context(), c.launcher(t, vmi), &policyv1.Eviction{})
 	if !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("the eviction: got %v, want TooManyRequests", err)
 	}

@@ -1,5 +1,5 @@
-// Package actor replaces the node programs of a cluster. The scheduler binds pods to two fake
-// Nodes. kubelet reports pods as running and removes deleted ones. virt-handler reports VMIs as
+// Package actor replaces the node programs of a cluster. The scheduler binds pods to fake Nodes.
+// kubelet reports pods as running and removes deleted ones. virt-handler reports VMIs as
 // running and takes a migration from PreparingTarget to its end. The actor starts no container.
 //
 // A test controls a migration or a pod by annotations. The actor keeps all state in the API server,
@@ -58,15 +58,24 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Run acts on the Nodes made by MakeNodes until ctx ends. admin has all rights. Errors go to log.
-func Run(ctx context.Context, admin *rest.Config, log *slog.Logger) error {
+// Options of Run.
+type Options struct {
+	// Nodes are the names of the Nodes, made by MakeNodes. The actor ignores other ones.
+	Nodes []string
+	// Scheduler binds all pods of the cluster. Without it the cluster needs a real scheduler.
+	Scheduler bool
+	Log       *slog.Logger // for errors
+}
+
+// Run acts on the Nodes until ctx ends. admin has all rights.
+func Run(ctx context.Context, admin *rest.Config, o Options) error {
 	s, err := Scheme()
 	if err != nil {
 		return err
 	}
 	mgr, err := manager.New(admin, manager.Options{
 		Scheme:  s,
-		Logger:  logr.FromSlogHandler(log.Handler()),
+		Logger:  logr.FromSlogHandler(o.Log.Handler()),
 		Metrics: server.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true),
 			MaxConcurrentReconciles: workers},
@@ -75,13 +84,13 @@ func Run(ctx context.Context, admin *rest.Config, log *slog.Logger) error {
 		return err
 	}
 	accounts := map[string]client.Client{}
-	for _, node := range NodeNames() {
+	for _, node := range o.Nodes {
 		if accounts[node], err = client.New(asVirtHandler(admin, node),
 			client.Options{Scheme: s}); err != nil {
 			return err
 		}
 	}
-	if err := setUp(mgr, accounts); err != nil {
+	if err := setUp(mgr, accounts, o.Scheduler); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -101,10 +110,12 @@ func asVirtHandler(admin *rest.Config, node string) *rest.Config {
 	return c
 }
 
-func setUp(mgr manager.Manager, accounts map[string]client.Client) error {
+func setUp(mgr manager.Manager, accounts map[string]client.Client, schedules bool) error {
 	api := mgr.GetClient()
-	pods := map[string]reconcile.Reconciler{"scheduler": &scheduler{api: api},
-		"kubelet": &kubelet{api: api}}
+	pods := map[string]reconcile.Reconciler{"kubelet": &kubelet{api: api, accounts: accounts}}
+	if schedules {
+		pods["scheduler"] = &scheduler{api: api}
+	}
 	for name, r := range pods {
 		if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(&corev1.Pod{}).Complete(
 			r); err != nil {

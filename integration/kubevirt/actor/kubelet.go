@@ -15,7 +15,8 @@ import (
 // kubelet reports a bound pod as running and ready. It removes a deleted pod at once, regardless of
 // its grace period.
 type kubelet struct {
-	api client.Client
+	api      client.Client
+	accounts map[string]client.Client // its keys are the nodes
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -26,7 +27,7 @@ func (k *kubelet) Reconcile(ctx context.Context, r reconcile.Request) (reconcile
 	}
 	_, kept := pod.Annotations[Keep]
 	switch {
-	case pod.Spec.NodeName == "":
+	case k.accounts[pod.Spec.NodeName] == nil:
 		return reconcile.Result{}, nil
 	case pod.DeletionTimestamp != nil && !kept:
 		gone := []client.DeleteOption{client.GracePeriodSeconds(0),

@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NodeNames are the names of the Nodes.
+// NodeNames are the names of the Nodes in a cluster without real ones.
 func NodeNames() []string { return []string{"node-1", "node-2"} }
 
 // machineType is the meaning of "q35", requested by VMIs, for the Nodes' QEMU.
 const machineType = "pc-q35-rhel9.6.0"
 
 // MakeNodes makes missing Nodes. Changes made by a test stay.
-func MakeNodes(ctx context.Context, api client.Client) error {
-	for _, name := range NodeNames() {
+func MakeNodes(ctx context.Context, api client.Client, names ...string) error {
+	for _, name := range names {
 		n := node(name)
 		status := n.Status
 		err := api.Create(ctx, n)

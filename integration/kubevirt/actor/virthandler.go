@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// virtHandler acts as the virt-handlers of all Nodes.
+// virtHandler acts as the virt-handlers of the actor's Nodes.
 type virtHandler struct {
 	api      client.Client
 	accounts map[string]client.Client // by node, with virt-handler's own rights
@@ -46,6 +46,10 @@ func (v *virtHandler) Reconcile(
 	if err := v.api.Get(ctx, r.NamespacedName, vmi); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	account, ok := v.accounts[vmi.Status.NodeName]
+	if !ok {
+		return reconcile.Result{}, nil
+	}
 	before := vmi.DeepCopy()
 	switch {
 	case vmi.IsFinal():
@@ -59,17 +63,15 @@ func (v *virtHandler) Reconcile(
 			return reconcile.Result{}, err
 		}
 	}
-	return reconcile.Result{}, v.write(ctx, before, vmi)
+	return reconcile.Result{}, write(ctx, account, before, vmi)
 }
 
 // write stores the changes, unless another writer was faster. virt-handler has no right to patch.
-func (v *virtHandler) write(ctx context.Context, before, vmi *virtv1.VirtualMachineInstance) error {
+func write(
+	ctx context.Context, account client.Client, before, vmi *virtv1.VirtualMachineInstance,
+) error {
 	if equality.Semantic.DeepEqual(before, vmi) {
 		return nil
-	}
-	account, ok := v.accounts[before.Status.NodeName]
-	if !ok {
-		return fmt.Errorf("writing the VMI: no virt-handler on node %q", before.Status.NodeName)
 	}
 	if err := ignoreRace(account.Update(ctx, vmi)); err != nil {
 		return fmt.Errorf("writing the VMI: %w", err)
