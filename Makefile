@@ -59,7 +59,10 @@ E2E_IMAGES  = $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller e2e
 # The version of KubeVirt: 1.7 or 1.9. Empty: 1.7.
 KUBEVIRT   ?=
 export MOORING_KUBEVIRT_VERSION ?= $(KUBEVIRT)
-KUBEVIRT_IMAGES := $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller mooring-shim)
+KUBEVIRT_IMAGES = $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller mooring-shim) \
+	$(wildcard bin/last-release/*.tar)
+# The version for the upgrade of TestKubeVirtUpgrade, such as 1.9. Empty: no upgrade.
+UPGRADE    ?=
 # The nodes of `make kubevirt`: 1, or 2 for the tests of migrations.
 NODES      ?= 1
 # The tests of `make kind`, `make kubevirt` and `make kubevirt-e2e`.
@@ -73,7 +76,8 @@ ONLY       ?=
 .PHONY: help run node check setup node-image kubernetes kubevirt-programs kubevirt test test-all \
 	rest unit newer-libvirt node-core core-in-node rest-in-node control-plane-core suites \
 	units-in-node suites-in-node node-rest control-planes control-planes-rest conformance kind \
-	e2e-images launcher-image e2e e2e-suite kubevirt-suite kubevirt-e2e kubevirt-e2e-run torture \
+	e2e-images launcher-image e2e e2e-suite kubevirt-run kubevirt-suite kubevirt-e2e \
+	kubevirt-e2e-run torture \
 	matrix bench fuzz build images chart release generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -218,13 +222,17 @@ e2e-suite:
 		MOORING_E2E_LAST_TAG="$$(cat bin/last-release/tag)" && \
 	$(TEST)/e2e.json -- -count=1 -v -timeout=$(TIMEOUT) -run='$(TESTS)' ./integration/e2e
 
-kubevirt: ## VMs of the real KubeVirt without and with Mooring; TESTS=REGEXP, KUBEVIRT=1.9, NODES=2
+kubevirt: ## VMs of the real KubeVirt without and with Mooring; TESTS, KUBEVIRT, NODES, UPGRADE
 	@hack/setup build node guest
 	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs
 	@$(MAKE) --no-print-directory images REGISTRY="$(MOORING_E2E_REGISTRY)" \
 		TAG="$(MOORING_E2E_TAG)"
-	hack/kubevirt-node run --nodes=$(NODES) $(KUBEVIRT_IMAGES:%=--image=%) -- \
-		$(MAKE) --no-print-directory kubevirt-suite
+	hack/last-release "$(MOORING_E2E_REGISTRY)" bin/last-release
+	@$(MAKE) --no-print-directory kubevirt-run
+
+kubevirt-run:
+	hack/kubevirt-node run --nodes=$(NODES) $(UPGRADE:%=--upgrade=%) \
+		$(KUBEVIRT_IMAGES:%=--image=%) -- $(MAKE) --no-print-directory kubevirt-suite
 
 # The images exist when the inner make starts, and not when the outer one does.
 kubevirt-e2e: ## the e2e suite beside the real KubeVirt; TESTS=REGEXP, KUBEVIRT=1.9
@@ -236,6 +244,8 @@ kubevirt-e2e-run:
 	hack/kubevirt-node run $(E2E_IMAGES:%=--image=%) -- $(MAKE) --no-print-directory e2e-suite
 
 kubevirt-suite:
+	export MOORING_E2E_LAST_CHART=$(CURDIR)/bin/last-release/chart \
+		MOORING_E2E_LAST_TAG="$$(cat bin/last-release/tag)" && \
 	$(TEST)/kubevirt.json -- -count=1 -v -timeout=$(TIMEOUT) -run='$(TESTS)' \
 		./integration/kubevirtnode
 

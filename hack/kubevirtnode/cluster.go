@@ -25,7 +25,9 @@ type Options struct {
 	Nodes int
 	// Archives are files with further container images, as `docker save` writes them.
 	Archives []string
-	Log      *slog.Logger
+	// Upgrade is the version for [Cluster.Upgrade], such as 1.9. Empty: no upgrade.
+	Upgrade string
+	Log     *slog.Logger
 }
 
 // Cluster is a control plane and KubeVirt's controllers on this machine, and nodes with
@@ -35,6 +37,7 @@ type Cluster struct {
 	KubeVirt *kubevirt.KubeVirt
 	Nodes    []*Node
 
+	upgrade string // version
 	builder *builder
 	client  kubernetes.Interface
 	dir     string
@@ -47,7 +50,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o.Nodes < 0 || o.Nodes > MaxNodes {
 		return nil, fmt.Errorf("%d nodes: want 1 to %d", o.Nodes, MaxNodes)
 	}
-	c := &Cluster{}
+	c := &Cluster{upgrade: o.Upgrade}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
@@ -62,10 +65,16 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if c.proxy, err = startProxy(c.dir); err != nil {
 		return nil, err
 	}
+	images, err := c.buildImages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer images.Close()
+	archives := append(images.archives(), o.Archives...)
 	c.Nodes = newNodes(max(1, o.Nodes), filepath.Join(c.dir, "link.sock"))
 	g, all := errgroup.WithContext(ctx)
 	for _, n := range c.Nodes {
-		g.Go(func() error { return n.boot(all, c.builder, o.Archives) })
+		g.Go(func() error { return n.boot(all, c.builder, archives) })
 	}
 	g.Go(func() error { return c.startPlane(all, o.Log) })
 	if err := g.Wait(); err != nil {
@@ -101,8 +110,8 @@ func (c *Cluster) startPlane(ctx context.Context, log *slog.Logger) (err error) 
 	if _, err := c.Plane.StartScheduler(); err != nil {
 		return err
 	}
-	c.KubeVirt, err = kubevirt.Start(ctx, c.Plane, kubevirt.Options{Log: log, LauncherImage: Image,
-		Configuration: configuration()})
+	c.KubeVirt, err = kubevirt.Start(ctx, c.Plane, kubevirt.Options{Log: log,
+		LauncherImage: imageName(), Configuration: configuration()})
 	if err != nil {
 		return err
 	}

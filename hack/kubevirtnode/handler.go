@@ -24,8 +24,8 @@ metadata: {name: kubevirt-cluster-critical}
 value: 1000000000
 `
 
-// startHandler does the part of virt-operator for virt-handler, and returns when it is ready and
-// has allowed VMs on each node.
+// startHandler does the part of virt-operator for virt-handler of the chosen version, and returns
+// when it is ready and has allowed VMs on each node.
 func (c *Cluster) startHandler(ctx context.Context) error {
 	programs, err := buildPrograms(ctx, c.builder.log)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Cluster) startHandler(ctx context.Context) error {
 	}
 	defer programs.Close()
 	objects, err := exec.CommandContext(ctx, filepath.Join(programs.Dir, manifestsProgram),
-		Image).Output()
+		imageName()).Output()
 	if err != nil {
 		return fmt.Errorf("making the objects of virt-handler: %w", err)
 	}
@@ -47,8 +47,11 @@ func (c *Cluster) startHandler(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if int(set.Status.NumberReady) < len(c.Nodes) {
-			return fmt.Errorf("%d of %d pods ready", set.Status.NumberReady, len(c.Nodes))
+		s, want := set.Status, int32(len(c.Nodes))
+		if s.ObservedGeneration < set.Generation || s.UpdatedNumberScheduled < want ||
+			s.NumberReady < want {
+			return fmt.Errorf("of %d pods, %d updated and %d ready", want,
+				s.UpdatedNumberScheduled, s.NumberReady)
 		}
 		allowed, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
 			LabelSelector: "kubevirt.io/schedulable=true"})

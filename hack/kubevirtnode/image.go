@@ -15,19 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/hack/containerimage"
+	"github.com/mooring-vm/mooring/hack/kubevirt"
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// Image is the image of virt-handler and virt-launcher. KubeVirt publishes two. One has less to
-// unpack.
-const Image = "localhost/kubevirt:1"
+// imageName is the image of the chosen KubeVirt's virt-handler and virt-launcher. KubeVirt
+// publishes two. One has less to unpack.
+func imageName() string { return "localhost/kubevirt:" + kubevirt.Minor() }
 
 const (
 	imageCache  = "kubevirt-image"
 	imageFile   = "image.tar"
-	imageRecipe = "1" // part of the key: change it when the build changes
+	imageRecipe = "2" // part of the key: change it when the build changes
 	// path is the PATH of the image's programs.
 	path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
@@ -70,7 +71,7 @@ func directories() []string {
 	}
 }
 
-// buildImage returns an archive of Image from the cache, or makes it.
+// buildImage returns an archive of the image from the cache, or makes it.
 func buildImage(ctx context.Context, b *builder) (*cache.Entry, error) {
 	rootfs, err := b.debian.Rootfs(ctx, image.OuterSuite, packages())
 	if err != nil {
@@ -216,5 +217,5 @@ func writeImage(layer, file string) error {
 	if err != nil {
 		return err
 	}
-	return containerimage.Write(file, map[string]v1.Image{Image: img})
+	return containerimage.Write(file, map[string]v1.Image{imageName(): img})
 }

@@ -57,13 +57,8 @@ func newNodes(number int, socket string) (nodes []*Node) {
 	return nodes
 }
 
-// boot starts the node with kubelet, KubeVirt's images and these further archives of images.
+// boot starts the node with kubelet, the guest's image and these archives of images.
 func (n *Node) boot(ctx context.Context, b *builder, archives []string) error {
-	kubevirt, err := buildImage(ctx, b)
-	if err != nil {
-		return err
-	}
-	defer kubevirt.Close()
 	temp, err := os.MkdirTemp("", "mooring-kubevirt-")
 	if err != nil {
 		return err
@@ -79,8 +74,8 @@ func (n *Node) boot(ctx context.Context, b *builder, archives []string) error {
 	}
 	n.Node, err = throwaway.Start(ctx, throwaway.Options{Spec: image.DefaultSpec(), Log: b.log,
 		VM: vm.Options{Link: &n.link},
-		Additions: &image.Additions{Files: files, Archives: append([]string{
-			filepath.Join(kubevirt.Dir, imageFile), guest}, archives...)}})
+		Additions: &image.Additions{Files: files, Archives: append([]string{guest},
+			archives...)}})
 	return err
 }
 

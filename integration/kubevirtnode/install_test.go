@@ -32,22 +32,38 @@ func (c *cluster) requireMooring(t *testing.T) {
 }
 
 func (c *cluster) install(ctx context.Context) error {
-	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system,
-		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := c.makeSystem(ctx); err != nil {
 		return err
 	}
-	args := []string{"upgrade", "--install", "mooring", filepath.Join(top, "deploy/helm/mooring"),
-		"--namespace=" + system}
-	if err := helm(ctx, append(args, values()...)...); err != nil {
+	return c.installChart(ctx, filepath.Join(top, "deploy/helm/mooring"), values()...)
+}
+
+// makeSystem makes Mooring's namespace.
+func (c *cluster) makeSystem(ctx context.Context) error {
+	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// installChart installs a chart of Mooring with values, or upgrades to it, and returns when Mooring
+// is ready.
+func (c *cluster) installChart(ctx context.Context, chart string, values ...string) error {
+	args := []string{"upgrade", "--install", "mooring", chart, "--namespace=" + system}
+	if err := helm(ctx, append(args, values...)...); err != nil {
 		return err
 	}
 	return c.awaitMooring(ctx)
 }
 
 // values are the chart's values.
-func values() []string {
-	registry, tag := os.Getenv(envRegistry), os.Getenv(envTag)
+func values() []string { return valuesOf(os.Getenv(envTag)) }
+
+// valuesOf are the chart's values for images with this tag.
+func valuesOf(tag string) []string {
+	registry := os.Getenv(envRegistry)
 	return []string{
 		"--set=mode=enforce",
 		"--set-file=agent.policy=" + filepath.Join(top, "deploy/policy/enforce.yaml"),

@@ -19,6 +19,13 @@ func TestUninstall(t *testing.T) {
 	qemu := c.qemu(t, vmi)
 	limit := c.lockLimit(t, qemu)
 
+	uninstall(t)
+	c.checkUndisturbed(t, vmi, qemu, limit)
+}
+
+// uninstall follows docs/how-to/uninstall.md.
+func uninstall(t *testing.T) {
+	t.Helper()
 	args := append([]string{"upgrade", "mooring", filepath.Join(top, "deploy/helm/mooring"),
 		"--namespace=" + system}, values()...)
 	for _, command := range [][]string{
@@ -30,6 +37,13 @@ func TestUninstall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// checkUndisturbed expects a running VM with this process and this lock limit in bytes.
+func (c *cluster) checkUndisturbed(
+	t *testing.T, vmi *kubevirtv1.VirtualMachineInstance, qemu string, limit int64,
+) {
+	t.Helper()
 	if now := c.qemu(t, vmi); now != qemu {
 		t.Errorf("the VM was process %s and is process %s", qemu, now)
 	}

@@ -35,7 +35,7 @@ func TestKubeVirtUpgrade(t *testing.T) {
 	source := c.Launchers(t, ns.vmis[0])[0]
 
 	t.Setenv(kubevirt.EnvVersion, "1.9")
-	wantPass(t, c.KubeVirt.Upgrade(t.Context()))
+	wantPass(t, c.KubeVirt.Upgrade(t.Context(), ""))
 	for _, vmi := range ns.vmis {
 		m := c.MigrateUntil(t, vmi, kubevirtv1.MigrationTargetReady)
 		m.Await(t, kubevirtv1.MigrationTargetReady)

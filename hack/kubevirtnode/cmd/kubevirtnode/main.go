@@ -55,11 +55,13 @@ func buildCommand() *cobra.Command {
 func runCommand() *cobra.Command {
 	var o kubevirtnode.Options
 	cmd := &cobra.Command{
-		Use:   "run [--nodes=N] [--image=ARCHIVE...] -- COMMAND [ARG...]",
+		Use:   "run [--nodes=N] [--image=ARCHIVE...] [--upgrade=VERSION] -- COMMAND [ARG...]",
 		Short: "Run a command of this machine with a new cluster, which ends with it",
 		Long: "Starts a control plane and KubeVirt's controllers on this machine and nodes " +
 			"with\nvirt-handler, and runs COMMAND with $KUBECONFIG, $" + throwaway.EnvNode +
 			" and $" + kubevirtnode.EnvSecondNode + ".\n" +
+			"With --upgrade, COMMAND may upgrade KubeVirt by the socket $" +
+			kubevirtnode.EnvUpgrade + ".\n" +
 			"The cluster ends with the command. The exit code is the command's.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -69,6 +71,7 @@ func runCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "number of nodes, 1 or 2")
 	cmd.Flags().StringSliceVar(&o.Archives, "image", nil,
 		"further archives of container images for the nodes")
+	cmd.Flags().StringVar(&o.Upgrade, "upgrade", "", "KubeVirt's version after an upgrade")
 	return cmd
 }
 
@@ -90,6 +93,15 @@ func runWithCluster(
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	for i, name := range []string{throwaway.EnvNode, kubevirtnode.EnvSecondNode}[:len(c.Nodes)] {
 		cmd.Env = append(cmd.Env, name+"="+c.Nodes[i].Dir())
+	}
+	if o.Upgrade != "" {
+		serving, stop := context.WithCancel(ctx)
+		defer stop()
+		socket, err := c.ServeUpgrade(serving)
+		if err != nil {
+			return err
+		}
+		cmd.Env = append(cmd.Env, kubevirtnode.EnvUpgrade+"="+socket)
 	}
 	err = child.Run(cmd)
 	var exit *exec.ExitError
