@@ -1,6 +1,7 @@
 package kubevirtnode
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"embed"
@@ -35,6 +36,12 @@ const (
 
 //go:embed files
 var embedded embed.FS
+
+// EnvSuite names the environment variable with the Debian release of virt-launcher's libvirt and
+// QEMU. Empty: that of the nodes.
+const EnvSuite = "MOORING_KUBEVIRT_SUITE"
+
+func launcherSuite() string { return cmp.Or(os.Getenv(EnvSuite), image.OuterSuite) }
 
 // packages of the image: the libvirt and QEMU of a Debian release, and the tools of virt-launcher.
 func packages() []string {
@@ -73,7 +80,7 @@ func directories() []string {
 
 // buildImage returns an archive of the image from the cache, or makes it.
 func buildImage(ctx context.Context, b *builder) (*cache.Entry, error) {
-	rootfs, err := b.debian.Rootfs(ctx, image.OuterSuite, packages())
+	rootfs, err := b.debian.Rootfs(ctx, launcherSuite(), packages())
 	if err != nil {
 		return nil, err
 	}
