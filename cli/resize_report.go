@@ -158,8 +158,12 @@ func describeResize(w io.Writer, r *agentapi.Resize, now time.Time) {
 		return
 	}
 	report := r.Report
-	fmt.Fprintf(w, "\nResize, reported %s ago:\n",
-		duration.HumanDuration(max(now.Sub(r.Reported), 0)))
+	age := ""
+	if !r.Reported.IsZero() { // an older agent writes no time into its NodeState
+		age = fmt.Sprintf(", reported %s ago",
+			duration.HumanDuration(max(now.Sub(r.Reported), 0)))
+	}
+	fmt.Fprintf(w, "\nResize%s:\n", age)
 	fmt.Fprintf(w, "  %s%s\n", report.State, actualText(report.Actual))
 	if report.Error != "" {
 		fmt.Fprintf(w, "  %s\n", oneLine(report.Error))

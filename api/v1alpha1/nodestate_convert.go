@@ -7,7 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // NodeReportOf returns the report of an agent's own state.
@@ -21,7 +23,7 @@ func NodeReportOf(n agentapi.Node) (NodeReport, error) {
 func (r NodeReport) Node() (agentapi.Node, error) { return convert[agentapi.Node](r) }
 
 // LauncherReportOf returns the report of a launcher. It has times in whole seconds, of the latest
-// resize only sizes and state, and no facts, which the pod has.
+// resize only sizes, state and error, and no facts, which the pod has.
 func LauncherReportOf(l agentapi.Launcher) (LauncherReport, error) {
 	resize := resizeReportOf(l.Resize)
 	l.Resize, l.DryRun, l.Facts = nil, nil, nil
@@ -45,7 +47,9 @@ func resizeReportOf(r *agentapi.Resize) *ResizeReport {
 	if r == nil {
 		return nil
 	}
-	report := &ResizeReport{State: string(r.Report.State), Error: r.Report.Error}
+	report := &ResizeReport{State: string(r.Report.State), Error: r.Report.Error,
+		Reported: new(metav1.NewTime(r.Reported))}
+	keepSeconds(&report.Reported)
 	if w := r.Desired; w != nil {
 		report.Wanted = &SizeReport{VCPUs: w.VCPUs, Memory: int64(w.Memory)}
 	}
@@ -55,10 +59,32 @@ func resizeReportOf(r *agentapi.Resize) *ResizeReport {
 	return report
 }
 
-// Launcher returns the report as the agent's socket has it, without the resize.
+// Launcher returns the report as the agent's socket has it, as far as the report has it.
 func (r LauncherReport) Launcher() (agentapi.Launcher, error) {
+	resize := r.Resize.resize()
 	r.Resize = nil
-	return convert[agentapi.Launcher](r)
+	l, err := convert[agentapi.Launcher](r)
+	l.Resize = resize
+	return l, err
+}
+
+// resize returns the report as the agent's socket has it. The number of vCPUs in use is unknown.
+func (r *ResizeReport) resize() *agentapi.Resize {
+	if r == nil {
+		return nil
+	}
+	to := &agentapi.Resize{Report: podapi.Report{State: podapi.State(r.State), Error: r.Error}}
+	if r.Reported != nil {
+		to.Reported = r.Reported.UTC()
+	}
+	if w := r.Wanted; w != nil {
+		to.Desired = &agentapi.DesiredSize{Size: api.Size{VCPUs: w.VCPUs,
+			Memory: api.Bytes(w.Memory)}}
+	}
+	if a := r.Actual; a != nil {
+		to.Report.Actual = &podapi.Actual{VCPUs: a.VCPUs, Memory: uint64(a.Memory), Online: -1}
+	}
+	return to
 }
 
 func rounded(h agentapi.Heartbeat) *agentapi.Heartbeat {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -84,7 +85,9 @@ func TestReportsKeepEveryField(t *testing.T) {
 
 // The controller follows the resize of a VM by this part of the report.
 func TestReportHasTheResize(t *testing.T) {
+	reported := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	report, err := v1alpha1.LauncherReportOf(agentapi.Launcher{Resize: &agentapi.Resize{
+		Reported: reported,
 		Desired: &agentapi.DesiredSize{Generation: 3, Size: api.Size{VCPUs: 4, Memory: 8 << 30}},
 		Report: podapi.Report{Generation: 3, State: podapi.StateFailed, Error: "no slot",
 			Actual: &podapi.Actual{VCPUs: 2, Memory: 4 << 30, Online: 2}},
@@ -93,13 +96,23 @@ func TestReportHasTheResize(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &v1alpha1.ResizeReport{State: "Failed", Error: "no slot",
+		Reported: new(metav1.NewTime(reported)),
 		Wanted: &v1alpha1.SizeReport{VCPUs: 4, Memory: 8 << 30},
 		Actual: &v1alpha1.SizeReport{VCPUs: 2, Memory: 4 << 30}}
 	if diff := cmp.Diff(want, report.Resize); diff != "" {
 		t.Errorf("resize (-want +got):\n%s", diff)
 	}
-	if l, err := report.Launcher(); err != nil || l.Resize != nil {
-		t.Errorf("read back: resize %+v, error %v, want none", l.Resize, err)
+	l, err := report.Launcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// `mooring ps` and `mooring inspect` show it off the node.
+	back := &agentapi.Resize{Reported: reported,
+		Desired: &agentapi.DesiredSize{Size: api.Size{VCPUs: 4, Memory: 8 << 30}},
+		Report: podapi.Report{State: podapi.StateFailed, Error: "no slot",
+			Actual: &podapi.Actual{VCPUs: 2, Memory: 4 << 30, Online: -1}}}
+	if diff := cmp.Diff(back, l.Resize); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
 	}
 }
 

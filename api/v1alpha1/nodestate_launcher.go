@@ -223,6 +223,10 @@ type ResizeReport struct {
 
 	// +optional
 	Error string `json:"error,omitempty"`
+
+	// Reported is the time of the report; absent: unknown.
+	// +optional
+	Reported *metav1.Time `json:"reported,omitempty"`
 }
 
 // SizeReport is the size of a VM. A wanted size without a dimension leaves it as it is.

@@ -141,7 +141,9 @@ func await(ctx context.Context, what string, check func(ctx context.Context) err
 	last := error(nil)
 	err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true,
 		func(ctx context.Context) (bool, error) {
-			last = check(ctx)
+			if err := check(ctx); err == nil || ctx.Err() == nil {
+				last = err // the deadline's own error says less than the one before
+			}
 			return last == nil, nil
 		})
 	if err != nil {

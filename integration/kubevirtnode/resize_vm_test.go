@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/hack/kubevirtnode"
 )
 
 // TestResizeVM grows a VM by an annotation of its VirtualMachine, restarts it, and shrinks it.
@@ -44,6 +47,37 @@ func TestResizeVM(t *testing.T) {
 
 	c.askMemory(t, vm, "1Gi")
 	c.awaitSized(t, vm, vmi, template)
+}
+
+// TestGrownMigration moves a VM with a lock that has grown. The target launcher is created for the
+// grown guest, and has its memory and its lock. KubeVirt and Mooring report the old size.
+func TestGrownMigration(t *testing.T) {
+	if os.Getenv(kubevirtnode.EnvSuite) == "" {
+		t.Skipf("the emulated QEMU 10.0 of Debian trixie aborts when it sends a plugged "+
+			"virtio-mem device: set $%s to a newer release", kubevirtnode.EnvSuite)
+	}
+	c := startTwoNodes(t)
+	vmi := newResizable("grown", "true")
+	maps.Copy(vmi.Annotations, withLock())
+	vmi.Spec.NodeSelector = nil
+	vmi.Spec.EvictionStrategy = new(kubevirtv1.EvictionStrategyLiveMigrate)
+	vm := c.runVM(t, vmi)
+	const grown = int64(1536 << 20)
+	c.askMemory(t, vm, "1536Mi")
+	c.awaitSized(t, vm, vmi, grown)
+	before := compute(t, c.launcher(t, vmi)).Resources.Limits.Memory().Value()
+
+	source := vmi.Status.NodeName
+	c.awaitMigration(t, c.migrate(t, vmi), kubevirtv1.MigrationSucceeded)
+	c.awaitMoved(t, vmi, source)
+	c.awaitSized(t, vm, vmi, grown)
+	if now := compute(t, c.launcher(t, vmi)).Resources.Limits.Memory().Value(); now < before {
+		t.Errorf("the target's limit is %d bytes, the source's was %d", now, before)
+	}
+	target := c.on(t, vmi.Status.NodeName)
+	if got := target.lockLimit(t, target.qemu(t, vmi)); got < grown {
+		t.Errorf("on the target, QEMU may lock %d bytes, want %d or more", got, grown)
+	}
 }
 
 // runVM runs a VirtualMachine with the spec of an instance. It is deleted when t ends.
