@@ -30,6 +30,7 @@ type domains struct {
 
 	mu    sync.Mutex
 	known map[string]knownRecord // by the name of the domain
+	ends  map[string]domainEnd   // by the UUID of the domain
 }
 
 // knownRecord is a record, and a time at which it already had its present content.

@@ -24,6 +24,7 @@ type supervision struct {
 	tracker   io.Closer
 	view      *bpf.View // of a fence; nil in an agent
 	processes *host.LinuxProcesses
+	domains   *domains // nil in a fence, and without a libvirt of the node
 	store     *supervisor.FileStore
 	former    *supervisor.FileStore // nil in a fence
 
@@ -76,8 +77,8 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 			return a.policy().Lifecycle.RequiresOwner(domain)
 		},
 	}
-	if d := nodeDomains(a.policy(), a.logger); d != nil {
-		config.Domains = d
+	if s.domains = nodeDomains(a.policy(), a.logger); s.domains != nil {
+		config.Domains = s.domains
 	}
 	s.Supervisor = supervisor.New(config)
 	return nil
@@ -112,6 +113,9 @@ func (a *Agent) startSupervisor(s *stage) {
 	}
 	s.do(v.Run)
 	s.run(v.processes.Wait)
+	if v.domains != nil {
+		s.do(v.domains.followEnds)
+	}
 	s.do(a.releaseLeftovers)
 	s.run(func(ctx context.Context) error { return a.tracker.forwardEvents(ctx, v.Supervisor) })
 	s.run(func(ctx context.Context) error { return a.podDirs.Watch(ctx, v.PodTouched) })

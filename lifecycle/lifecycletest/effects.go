@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooring-vm/mooring/api/vmfile"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 	"github.com/mooring-vm/mooring/lifecycle/supervisor"
@@ -62,6 +63,7 @@ func (s *Store) Load() ([]tie.Tie, error) {
 type PodDirs struct {
 	mu   sync.Mutex
 	pods map[string]poddir.Touched
+	vms  map[string][]byte
 }
 
 var _ supervisor.PodDirs = (*PodDirs)(nil)
@@ -95,8 +97,32 @@ func (s *PodDirs) ConfirmStop(uid string) error {
 	return nil
 }
 
+// WriteVM implements [supervisor.PodDirs].
+func (s *PodDirs) WriteVM(uid string, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.pods[uid]; !ok {
+		return fs.ErrNotExist
+	}
+	if s.vms == nil {
+		s.vms = map[string][]byte{}
+	}
+	s.vms[uid] = data
+	return nil
+}
+
+// VM returns the published VM of a pod, empty if there is none.
+func (s *PodDirs) VM(uid string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.vms[uid]
+}
+
 // Domains are the domains of a fake libvirt.
 type Domains struct {
+	// OnEnd is called for each question for the reason of an end. nil: there is no reason.
+	OnEnd func(ctx context.Context, d tie.Domain) (vmfile.Reason, error)
+
 	// OnShutdown is called for each shutdown request. It may be nil.
 	OnShutdown func(d tie.Domain) error
 
@@ -184,6 +210,17 @@ func (d *Domains) Predates(_ tie.Domain, p host.Process) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.younger[p.ID()]
+}
+
+// WhyEnded implements [supervisor.Domains].
+func (d *Domains) WhyEnded(
+	ctx context.Context, domain tie.Domain, _ host.Boottime,
+) (vmfile.Reason, error) {
+	if d.OnEnd == nil {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return d.OnEnd(ctx, domain)
 }
 
 // Shutdown implements [supervisor.Domains].

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api/vmfile"
 )
 
 // Names in a pod's directory.
@@ -132,18 +134,27 @@ func listenIn(ctx context.Context, dir int) (net.Listener, error) {
 // WriteReport replaces the report in the pod's directory atomically. It makes a few system calls on
 // a tmpfs. The caller bounds the size.
 func (d *Dirs) WriteReport(uid string, data []byte) error {
+	return d.replace(uid, reportFile, data)
+}
+
+// WriteVM replaces the state of the pod's node-level VM in the pod's directory, as WriteReport
+// does.
+func (d *Dirs) WriteVM(uid string, data []byte) error { return d.replace(uid, vmfile.Name, data) }
+
+// replace replaces a file of a pod's directory.
+func (d *Dirs) replace(uid, file string, data []byte) error {
 	dir, err := d.open(uid)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
-	const name = unfinished + reportFile
+	name := unfinished + file
 	if err := remove(dir, name); err != nil {
 		return fmt.Errorf("pod directory %s: %w", uid, err)
 	}
 	err = writeIn(dir, name, data)
 	if err == nil {
-		err = rename(dir, name, reportFile)
+		err = rename(dir, name, file)
 	}
 	if err != nil {
 		return fmt.Errorf("pod directory %s: %w", uid, errors.Join(err, remove(dir, name)))

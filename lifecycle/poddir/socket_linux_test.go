@@ -33,8 +33,16 @@ func TestPodDirsListen(t *testing.T) {
 		if got := read(t, dir.Path+"/resize.json"); got != text {
 			t.Errorf("the report is %q, want %q", got, text)
 		}
+		if err := d.WriteVM("u1", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		checkMode(t, dir.Path+"/vm.json", 0o444)
+		if got := read(t, dir.Path+"/vm.json"); got != text {
+			t.Errorf("the VM is %q, want %q", got, text)
+		}
 	}
-	if diff := diffNames(t, dir.Path, "agent.sock", "hook", "pod", "resize.json"); diff != "" {
+	if diff := diffNames(t, dir.Path, "agent.sock", "hook", "pod", "resize.json",
+		"vm.json"); diff != "" {
 		t.Errorf("files in the directory (-want +got)\n%s", diff)
 	}
 	if _, err := d.Create("u1"); err != nil {

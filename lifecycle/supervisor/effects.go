@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mooring-vm/mooring/api/vmfile"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
@@ -90,15 +91,21 @@ type Domains interface {
 	// then means a former process with the same pid. False: unknown.
 	Predates(d tie.Domain, p host.Process) bool
 
+	// WhyEnded returns the reason for the end of a domain's process, which started at the given
+	// time. It blocks until libvirt gives a reason for this end or ctx ends.
+	WhyEnded(ctx context.Context, d tie.Domain, started host.Boottime) (vmfile.Reason, error)
+
 	// Shutdown asks the guest to shut down. It does not wait for the shutdown. The error wraps
 	// [ErrNoDomain] if libvirt does not run the domain in this process.
 	Shutdown(ctx context.Context, d tie.Domain) error
 }
 
-// PodDirs reads and confirms the requests in the pods' directories: see [poddir.Dirs].
+// PodDirs reads and confirms the requests in the pods' directories, and publishes the state of
+// node-level VMs there: see [poddir.Dirs].
 type PodDirs interface {
 	Touched(podUID string) (poddir.Touched, error)
 	ConfirmStop(podUID string) error
+	WriteVM(podUID string, data []byte) error
 }
 
 // Processes opens and identifies processes.

@@ -41,6 +41,8 @@ func (s *Supervisor) execute(t *managedTie, a tie.Action) {
 				s.requestScan(ctx, t)
 			}
 		})
+	case tie.ExplainEnd:
+		s.explainEnd(t, a.End)
 	case tie.CheckMemlock:
 		if s.Guard != nil {
 			id := t.Launcher.Container.ID

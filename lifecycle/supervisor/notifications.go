@@ -19,6 +19,7 @@ func (s *Supervisor) Register(l registry.Launcher, cgroup string) error {
 		group, err = s.Tracker.Register(cgroup)
 	}
 	heartbeat := s.clearStopRequest(l.Pod.UID)
+	s.clearDomain(l)
 	s.enqueue(func(ctx context.Context) {
 		if s.ties[l.Container.ID] == nil {
 			t := s.addLauncher(l)

@@ -18,8 +18,10 @@ func (s *Supervisor) save(t *managedTie) {
 	s.publish(t)
 }
 
-// publish writes the state of a tie into the registry.
+// publish writes the state of a tie into the registry, and that of its node-level VM into the pod's
+// directory.
 func (s *Supervisor) publish(t *managedTie) {
+	s.publishDomain(t)
 	vms, lease, since := s.publishedVMs(t), s.publishedLease(t), wallTime(s.Clock, t.Since)
 	watchdog := t.Terms.Watchdog
 	if t.LauncherGone != "" {

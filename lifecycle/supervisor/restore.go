@@ -52,6 +52,9 @@ func (s *Supervisor) restoreTie(ctx context.Context, stored tie.Tie) {
 	s.reopenHandles(ctx, t)
 	s.readPodDir(t)
 	s.requestScan(ctx, t)
+	if end := t.LastEnd; end != nil && end.Reason == "" {
+		s.explainEnd(t, *end)
+	}
 }
 
 // restoreTracking registers an existing cgroup again, because the tracker may be new. A full

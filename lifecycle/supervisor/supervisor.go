@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooring-vm/mooring/api/vmfile"
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
@@ -120,6 +121,7 @@ type managedTie struct {
 	podDirRead      bool          // lastHeartbeat is set
 	heartbeatAt     host.Boottime // the last observed heartbeat; 0: none
 	claimReported   bool          // another launcher has the domain, and an Event says so
+	publishedVM     vmfile.VM     // in the pod's directory
 }
 
 // New returns a supervisor. It starts with Run.

@@ -112,7 +112,7 @@ func TestActionFailed(t *testing.T) {
 				5, stopRequested,
 				"Draining 7=Stopping/shutdown", "StopRequested VMShutdown libvirtShutdown(7)",
 			},
-			event{6, vmEnded, "Draining", "VMGone scan"},
+			event{6, vmEnded, "Draining", "VMGone explainEnd(7) scan"},
 			event{
 				7, askFailed(1, false), "Draining", "",
 			},

@@ -190,6 +190,8 @@ func showAction(a tie.Action) string {
 		return fmt.Sprintf("kill(%d)", a.VM.PID)
 	case tie.CheckMemlock:
 		return fmt.Sprintf("checkMemlock(%d)", a.VM.PID)
+	case tie.ExplainEnd:
+		return fmt.Sprintf("explainEnd(%d)", a.End.PID)
 	case tie.RequestScan:
 		return "scan"
 	case tie.ConfirmStop:

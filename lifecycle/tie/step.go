@@ -61,6 +61,7 @@ func (i VMEnded) apply(t *Tie, s *step) {
 	if own := v.OwnCgroup; own != "" && !slices.Contains(t.LeftCgroups, own) {
 		t.LeftCgroups = append(t.LeftCgroups, own)
 	}
+	t.recordEnd(v, s)
 	t.removeVM(i.Process)
 }
 
@@ -146,6 +147,9 @@ func (t *Tie) addVM(v VM, startSeen bool, s *step) {
 	s.note(agentapi.ReasonVMStarted, v.PID, "%s runs", v.Describe())
 	s.act(CheckMemlock{v})
 	t.VMs = append(t.VMs, v)
+	if v.Domain != nil {
+		t.LastEnd = nil
+	}
 	t.scanning = false
 	why := t.unattendedReason(startSeen, s.now)
 	switch {

@@ -64,6 +64,9 @@ type Tie struct {
 	// the own cgroups of ended VM processes. Helpers of the emulator may still be in them.
 	LeftCgroups []string `json:"leftCgroups,omitempty"`
 
+	// LastEnd is the end of the last node-level VM process, nil while one runs.
+	LastEnd *DomainEnd `json:"lastEnd,omitempty"`
+
 	hungReported  bool // since the last heartbeat
 	leaseReported bool // a lease holds back a stop, and Why says so
 
