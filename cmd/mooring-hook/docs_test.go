@@ -13,9 +13,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/vmfile"
 	"github.com/mooring-vm/mooring/plugin"
 	"github.com/mooring-vm/mooring/shim/heartbeat"
 	"github.com/mooring-vm/mooring/shim/prestop"
+	"github.com/mooring-vm/mooring/shim/vmwait"
 )
 
 func documentedPod(t *testing.T) *corev1.Pod {
@@ -83,7 +85,7 @@ func TestFlagsInReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"prestop", "heartbeat"} {
+	for _, command := range []string{"prestop", "heartbeat", "run"} {
 		_, section, ok := strings.Cut(string(text), "\n## mooring-hook "+command+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
 		_, out, _ := execute(t.Context(), command, "--help")
@@ -102,13 +104,17 @@ func TestFlagsInReference(t *testing.T) {
 		"| `--file` | `" + heartbeat.DefaultFile + "` |",
 		"| `--command-timeout` | `" + commandTimeout.String() + "` |",
 		"| `--repeat` | `" + commandPeriod.String() + "` |",
+		"| `--start-timeout` | `" + vmwait.DefaultStartTimeout.String() + "` |",
+		"| `--file` | `" + vmfile.Path + "` |",
 		"| `--interval` | `" + heartbeat.DefaultInterval.String() + "` |",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("docs/reference/mooring-hook.md lacks %q", want)
 		}
 	}
-	for _, code := range []int{exitDone, exitFailed, exitUsage, exitTimeout, exitNoDirectory} {
+	for _, code := range []int{
+		exitDone, exitFailed, exitUsage, exitTimeout, exitNoDirectory, exitNoVM, exitVMEnded,
+	} {
 		if !strings.Contains(string(text), fmt.Sprintf("\n| %d | ", code)) {
 			t.Errorf("docs/reference/mooring-hook.md lacks exit code %d", code)
 		}

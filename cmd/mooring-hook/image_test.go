@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api/vmfile"
 )
 
 // maxSize bounds the program: the kernel charges its pages to launchers.
@@ -118,6 +123,47 @@ func TestHeartbeatEndsWithSIGTERM(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the program ended with %v", err)
+	}
+}
+
+// As the launcher's main process, run outlives SIGTERM until the agent confirms the stop.
+func TestRunOutlivesSIGTERM(t *testing.T) {
+	path, stop := filepath.Join(t.TempDir(), "hook"), podFile(t)
+	build(t, path)
+	state := filepath.Join(t.TempDir(), vmfile.Name)
+	write := func(text string) {
+		if err := errors.Join(os.WriteFile(state+".new", []byte(text), 0o600),
+			os.Rename(state+".new", state)); err != nil {
+			t.Error(err)
+		}
+	}
+	const running = `{"state":"running","domain":"vm-3","pid":7}`
+	if err := unix.Mkfifo(state, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, "run", "--file", state, "--stop-file", stop)
+	cmd.WaitDelay = time.Minute
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.OpenFile(state, os.O_WRONLY, 0) // after a read, the signal handler is set
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(running)
+	if _, err := first.WriteString(running); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	write(`{"state":"ended","domain":"vm-3","pid":7,"reason":"shutdown"}`)
+	confirm(t, stop)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the program ended with %v", err)
 	}

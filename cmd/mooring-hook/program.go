@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 	"github.com/mooring-vm/mooring/shim/prestop"
+	"github.com/mooring-vm/mooring/shim/vmwait"
 )
 
 // The exit codes, see docs/reference/mooring-hook.md.
@@ -18,6 +19,8 @@ const (
 	exitUsage       = 2
 	exitTimeout     = 3 // no confirmation in time
 	exitNoDirectory = 4 // the container has no pod directory
+	exitNoVM        = 5 // the VM did not start in time
+	exitVMEnded     = 6 // the VM has not ended by its guest
 )
 
 const help = `Connects a VM launcher pod with the node's Mooring agent.
@@ -25,12 +28,13 @@ const help = `Connects a VM launcher pod with the node's Mooring agent.
 Usage:
   mooring-hook prestop [flags] [-- COMMAND ARG...]   request the stop of the VM, wait until it is gone
   mooring-hook heartbeat [flags]                     send heartbeats until SIGTERM
+  mooring-hook run [flags]                           wait while the node-level VM runs
   mooring-hook install FILE                          copy this program to FILE
   mooring-hook gate DOMAIN OPERATION SUB EXTRA       answer libvirt as its hook
   mooring-hook version                               show the version
 
 Each has --help. Exit codes: 0 done, 1 failed, 2 usage, 3 no confirmation in time,
-4 this container has no pod directory.
+4 this container has no pod directory, 5 no VM in time, 6 the VM ended other than by its guest.
 `
 
 // program is the command line with its outputs.
@@ -57,6 +61,11 @@ func (p program) run(ctx context.Context, args []string) int {
 		return exitTimeout
 	case errors.Is(err, prestop.ErrNoDirectory): // heartbeat returns the same error
 		return exitNoDirectory
+	case errors.Is(err, vmwait.ErrNotFound):
+		return exitNoVM
+	}
+	if _, ok := errors.AsType[*vmwait.EndedError](err); ok {
+		return exitVMEnded
 	}
 	return exitFailed
 }
@@ -71,6 +80,8 @@ func (p program) dispatch(ctx context.Context, args []string) error {
 		return p.prestop(ctx, args)
 	case "heartbeat":
 		return p.heartbeat(ctx, args)
+	case "run":
+		return p.runVM(ctx, args)
 	case "install":
 		return p.install(args)
 	case "gate":

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-vm/mooring/api/vmfile"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 	"github.com/mooring-vm/mooring/plugin"
 	"github.com/mooring-vm/mooring/shim/heartbeat"
@@ -20,9 +21,10 @@ import (
 
 func TestDefaultsFitTheMounts(t *testing.T) {
 	if prestop.DefaultFile != plugin.MountPoint+"/pod/stop" ||
-		heartbeat.DefaultFile != plugin.MountPoint+"/pod/heartbeat" {
-		t.Errorf("the files are %s and %s, want them below %s", prestop.DefaultFile,
-			heartbeat.DefaultFile, plugin.MountPoint)
+		heartbeat.DefaultFile != plugin.MountPoint+"/pod/heartbeat" ||
+		vmfile.Path != plugin.MountPoint+"/"+vmfile.Name {
+		t.Errorf("the files are %s, %s and %s, want them below %s", prestop.DefaultFile,
+			heartbeat.DefaultFile, vmfile.Path, plugin.MountPoint)
 	}
 }
 
@@ -90,8 +92,18 @@ func TestExitCodes(t *testing.T) {
 		"command without dashes":     {"prestop virsh shutdown", 2, "put -- before COMMAND"},
 		"heartbeat with an argument": {"heartbeat now", 2, `"now"`},
 		"heartbeat without end":      {"heartbeat --interval=0s", 2, "--interval 0s"},
-		"install without a file":     {"install", 2, "one FILE"},
-		"install into nowhere":       {"install " + none + "/x/hook", 1, "install: "},
+		"run with an argument":       {"run vm-3", 2, `"vm-3"`},
+		"run without time to start":  {"run --start-timeout=0s", 2, "--start-timeout 0s"},
+		"run with negative timeout":  {"run --timeout=-1s", 2, "--timeout -1s"},
+		"run without directory":      {"run --stop-file=" + none, 4, "no pod directory"},
+		"run without a VM": {"run --start-timeout=1ms --file=" + none + " --stop-file=" +
+			podFile(t), 5, "reported no VM"},
+		"run after a power-off": {"run --file=" + vmFile(t, vmfile.Shutdown) + " --stop-file=" +
+			podFile(t), 0, ""},
+		"run after a crash": {"run --file=" + vmFile(t, vmfile.Crashed) + " --stop-file=" +
+			podFile(t), 6, "domain vm-3 has ended: crashed"},
+		"install without a file": {"install", 2, "one FILE"},
+		"install into nowhere":   {"install " + none + "/x/hook", 1, "install: "},
 		"no confirmation": {"prestop --timeout=1ms --file=" + podFile(t), 3,
 			"did not confirm"},
 		"prestop without directory":   {"prestop --file=" + none, 4, "no pod directory"},
@@ -106,6 +118,17 @@ func TestExitCodes(t *testing.T) {
 				out, errOut)
 		}
 	}
+}
+
+// vmFile makes the file of an ended VM as the agent does.
+func vmFile(t *testing.T, reason vmfile.Reason) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), vmfile.Name)
+	text := `{"state":"ended","domain":"vm-3","pid":7,"reason":"` + string(reason) + `"}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func loop(t *testing.T) string {
