@@ -141,3 +141,21 @@ func TestNoKillOfACgroupThatTheVMHasLeft(t *testing.T) {
 		}
 	})
 }
+
+// libvirt has ended the domain, and a stale record names the pid of its process for another domain.
+func TestNoGuestShutdownByTheRecordOfAnotherDomain(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		shutdowns := 0
+		r.domains.OnShutdown = func(tie.Domain) error { shutdowns++; return nil }
+		l := r.launch("vm", withDomain)
+		vm := r.startDomain("/machine/x")
+		r.domains.Forget(domainUUID)
+		r.domains.Run(tie.Domain{Name: "two", UUID: "uuid-two", PID: vm.PID})
+		r.exit(l.process, "SIGKILL")
+		r.advance(time.Second)
+		if shutdowns != 0 {
+			t.Error("the agent has requested a shutdown without a record of the domain")
+		}
+		r.expectSignals(vm, "TERM") // the kernel still shows the orphan
+	})
+}
