@@ -8,14 +8,10 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// An admitted VM claims its launcher for a time, until its own state shows the demand: a VM without
-// a launcher as soon as the API server has stored it, a larger VM when its target pod is charged.
-// The time is short, because another webhook may refuse the VM. It exceeds [timeout], so a claim
+// claimTime is how long an admitted VM claims its launcher, at most until the API server has stored
+// the VM. It is short, because another webhook may refuse the VM. It exceeds [timeout], so a claim
 // outlives the reads of each request that came before it.
-const (
-	startClaim  = 5 * time.Second
-	growthClaim = 30 * time.Second
-)
+const claimTime = 5 * time.Second
 
 // claim is a VM that this process has admitted lately.
 type claim struct {
@@ -46,16 +42,12 @@ func (all *claims) admit(namespace string, now time.Time, d *demand) error {
 	if err := d.check(recent); err != nil {
 		return err
 	}
-	lifetime := startClaim
-	if !d.starts {
-		lifetime = growthClaim
-	}
 	if all.byNamespace == nil {
 		all.byNamespace = map[string][]claim{}
 	}
 	earlier := func(c claim) bool { return c.vm == d.vm }
 	all.byNamespace[namespace] = append(slices.DeleteFunc(recent, earlier),
-		claim{d.vm, d.launcher.Pod, now.Add(lifetime)})
+		claim{d.vm, d.launcher.Pod, now.Add(claimTime)})
 	return nil
 }
 

@@ -7,14 +7,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/estimate"
-	"github.com/mooring-vm/mooring/quota/virt"
 )
 
 // demand is the launcher that a VM needs, and the content of its namespace to check it against.
@@ -25,7 +23,7 @@ type demand struct {
 
 	accounts []quota.Account
 	charges  map[string]corev1.ResourceList  // of launchers, by VM
-	waiting  map[string]v1alpha1.ReservedPod // launchers that other VMs wait for, by VM
+	needs    map[string]v1alpha1.ReservedPod // the next launchers of other VMs, see [sizer.needed]
 }
 
 // readDemand reads the demand of a VM that should run. If it already should have run (was is not
@@ -41,60 +39,53 @@ func (c Config) readDemand(
 	if err != nil || user == cluster.Controller() {
 		return nil, err
 	}
-	launcher, err := c.estimate(ctx, s, cluster, is)
-	if err != nil || was != nil && !c.grows(ctx, s, cluster, was, launcher) {
+	z, err := c.newSizer(ctx, s, cluster)
+	if err != nil {
+		return nil, err
+	}
+	launcher, err := z.vm(ctx, is)
+	if err != nil || was != nil && !z.grows(ctx, was, launcher) {
 		return nil, err
 	}
 	d := &demand{vm: is.Name, what: what, launcher: launcher, starts: was == nil,
 		charges: chargesByVM(s)}
 	d.accounts, _ = quota.Accounts(s, c.Quota)
-	d.waiting, err = c.waitingVMs(ctx, s, cluster, d.charges)
+	d.needs, err = z.otherVMs(ctx, d)
 	return d, err
 }
 
 // grows reports whether a launcher needs more than the VM needed before the change.
-func (c Config) grows(
-	ctx context.Context, s quota.Snapshot, cluster virt.Cluster, was *kubevirtv1.VirtualMachine,
-	launcher estimate.Launcher,
+func (z sizer) grows(
+	ctx context.Context, was *kubevirtv1.VirtualMachine, launcher estimate.Launcher,
 ) bool {
-	was.Namespace = s.Namespace.Name
-	before, err := c.estimate(ctx, s, cluster, was)
-	if err != nil {
-		return true
-	}
-	for _, more := range increase(launcher.Pod.Charge, before.Pod.Charge) {
-		if more.Sign() > 0 {
-			return true
-		}
-	}
-	return false
+	was.Namespace = z.namespace.Namespace.Name
+	before, err := z.vm(ctx, was)
+	return err != nil || !isZero(increase(launcher.Pod.Charge, before.Pod.Charge))
 }
 
-// waitingVMs returns the launchers of the VMs that want to run and have none.
-func (c Config) waitingVMs(
-	ctx context.Context, s quota.Snapshot, cluster virt.Cluster,
-	charges map[string]corev1.ResourceList,
+// otherVMs returns the launchers that the other VMs of the namespace need next.
+func (z sizer) otherVMs(
+	ctx context.Context, d *demand,
 ) (map[string]v1alpha1.ReservedPod, error) {
-	list := &kubevirtv1.VirtualMachineList{}
-	if err := c.list(ctx, s.Namespace.Name, list); err != nil {
+	stored, err := z.readVMs(ctx, z.namespace.Namespace.Name)
+	if err != nil {
 		return nil, err
 	}
-	waiting := map[string]v1alpha1.ReservedPod{}
-	for i := range list.Items {
-		vm := &list.Items[i]
-		if len(charges[vm.Name]) > 0 || !wantsLauncher(vm) {
+	needs := map[string]v1alpha1.ReservedPod{}
+	for i := range stored.all {
+		vm := &stored.all[i]
+		if vm.Name == d.vm {
 			continue
 		}
-		launcher, err := c.estimate(ctx, s, cluster, vm)
-		if apierrors.IsNotFound(err) {
-			continue // without its instance type, for example, it cannot start
-		}
+		pod, err := z.needed(ctx, vm, stored.instances[vm.Name], len(d.charges[vm.Name]) > 0)
 		if err != nil {
-			return nil, fmt.Errorf("estimating the launcher of VM %q: %w", vm.Name, err)
+			return nil, err
 		}
-		waiting[vm.Name] = launcher.Pod
+		if pod != nil {
+			needs[vm.Name] = *pod
+		}
 	}
-	return waiting, nil
+	return needs, nil
 }
 
 // wantsLauncher reports whether KubeVirt will create a launcher for a VM without one. A VM that has
@@ -146,7 +137,7 @@ func (d *demand) claimedByOthers(recent []claim) []v1alpha1.ReservedPod {
 	for _, claim := range recent {
 		needs[claim.vm] = claim.launcher
 	}
-	maps.Copy(needs, d.waiting)
+	maps.Copy(needs, d.needs)
 	delete(needs, d.vm)
 	var pods []v1alpha1.ReservedPod
 	for _, name := range slices.Sorted(maps.Keys(needs)) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -19,29 +20,42 @@ import (
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
-// estimate estimates the launcher of a VM.
-func (c Config) estimate(
-	ctx context.Context, s quota.Snapshot, cluster virt.Cluster, vm *kubevirtv1.VirtualMachine,
+// sizer estimates the launchers of a namespace.
+type sizer struct {
+	Config
+	namespace quota.Snapshot
+	ranges    []*corev1.LimitRange
+	cluster   virt.Cluster
+}
+
+// newSizer reads the LimitRanges of the namespace.
+func (c Config) newSizer(
+	ctx context.Context, s quota.Snapshot, cluster virt.Cluster,
+) (sizer, error) {
+	ranges := &corev1.LimitRangeList{}
+	err := c.list(ctx, s.Namespace.Name, ranges)
+	return sizer{c, s, read.Pointers(ranges.Items), cluster}, err
+}
+
+// vm estimates the launcher of a VM.
+func (z sizer) vm(
+	ctx context.Context, vm *kubevirtv1.VirtualMachine,
 ) (estimate.Launcher, error) {
 	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: *vm.Spec.Template.ObjectMeta.DeepCopy(),
 		Spec: *vm.Spec.Template.Spec.DeepCopy()}
 	vmi.Namespace, vmi.Name = vm.Namespace, vm.Name
-	if err := c.expand(ctx, vm, &vmi.Spec); err != nil {
+	if err := z.expand(ctx, vm, &vmi.Spec); err != nil {
 		return estimate.Launcher{}, err
 	}
-	return c.estimateInstance(ctx, s, cluster, vmi)
+	return z.instance(vmi)
 }
 
-// estimateInstance estimates the launcher of an instance.
-func (c Config) estimateInstance(
-	ctx context.Context, s quota.Snapshot, cluster virt.Cluster,
-	vmi *kubevirtv1.VirtualMachineInstance,
-) (estimate.Launcher, error) {
-	l, err := read.EstimateLauncher(ctx, c.Live, vmi.Namespace,
-		estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster,
-			Shim: c.Shim})
+// instance estimates the launcher of an instance.
+func (z sizer) instance(vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
+	l, err := estimate.Estimate(estimate.Input{VMI: vmi, Namespace: z.namespace.Namespace,
+		Quotas: z.namespace.Quotas, LimitRanges: z.ranges, Cluster: z.cluster, Shim: z.Shim})
 	if len(l.Unknown) > 0 {
-		c.Logger.Debug("the charge of a launcher may exceed its estimate",
+		z.Logger.Debug("the charge of a launcher may exceed its estimate",
 			"namespace", vmi.Namespace, "vm", vmi.Name, "for", strings.Join(l.Unknown, ", "))
 	}
 	return l, err

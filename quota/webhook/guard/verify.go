@@ -31,7 +31,11 @@ func (c Config) verify(
 	if err != nil {
 		return err
 	}
-	launcher, err := c.estimateInstance(ctx, s, cluster, vmi)
+	z, err := c.newSizer(ctx, s, cluster)
+	if err != nil {
+		return err
+	}
+	launcher, err := z.instance(vmi)
 	if err != nil {
 		return err
 	}
