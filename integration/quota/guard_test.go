@@ -27,6 +27,13 @@ func startGuarded(t *testing.T) (*kubevirttest.Cluster, *program) {
 	t.Helper()
 	c, p := startServing(t)
 	setKubeVirtVersion(t, c)
+	awaitGuards(t, c)
+	return c, p
+}
+
+// awaitGuards returns when the API server calls the guards.
+func awaitGuards(t *testing.T, c *kubevirttest.Cluster) {
+	t.Helper()
 	ns := &corev1.Namespace{}
 	ns.Name = c.Namespace(t, nil)
 	rubbish := `{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation + `": "rubbish"}}}`
@@ -35,7 +42,6 @@ func startGuarded(t *testing.T) (*kubevirttest.Cluster, *program) {
 			client.RawPatch(types.MergePatchType, []byte(rubbish)), client.DryRunAll)
 		return checkRefusal(err, "namespaces.guard.mooring.dev", quota.MaintenanceAnnotation)
 	})
-	return c, p
 }
 
 // setKubeVirtVersion sets the version in KubeVirt's status, in place of virt-operator.
