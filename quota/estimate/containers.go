@@ -95,6 +95,9 @@ func (r *renderer) initContainers() []corev1.Container {
 		all = append(all, console)
 	}
 	disks := r.disks()
+	if r.enabled(imageVolume) && !r.since("1.7.0") {
+		return all // KubeVirt 1.6 reads no digests of images
+	}
 	if disks > 0 && !r.enabled(imageVolume) {
 		program := copySupport()
 		if r.guaranteed() {

@@ -15,6 +15,8 @@ const (
 	vhostNetDevice    = corev1.ResourceName("devices.kubevirt.io/vhost-net")
 	vhostVsockDevice  = corev1.ResourceName("devices.kubevirt.io/vhost-vsock")
 	sevDevice         = corev1.ResourceName("devices.kubevirt.io/sev")
+	tdxDevice         = corev1.ResourceName("devices.kubevirt.io/tdx")
+	iommuFDDevice     = corev1.ResourceName("devices.kubevirt.io/iommufd")
 	reservationDevice = corev1.ResourceName("devices.kubevirt.io/pr-helper")
 )
 
@@ -40,8 +42,18 @@ func (r *renderer) virtualization(s sizes) {
 	}
 }
 
-// devices requests the devices named by the VM.
+// devices requests the devices named by the VM, and those of KubeVirt's own plugins.
 func (r *renderer) devices(s sizes) {
+	for _, name := range append(r.namedDevices(), r.ownDevices()...) {
+		if name != "" {
+			grow(s.generated.Limits, corev1.ResourceName(name), one())
+			grow(s.generated.Requests, corev1.ResourceName(name), one())
+		}
+	}
+}
+
+// namedDevices returns the resource names of the VM's GPUs and host devices.
+func (r *renderer) namedDevices() []string {
 	var names []string
 	for _, gpu := range r.domain.Devices.GPUs {
 		if gpu.ClaimRequest == nil {
@@ -53,21 +65,27 @@ func (r *renderer) devices(s sizes) {
 			names = append(names, device.DeviceName)
 		}
 	}
-	if security := r.domain.LaunchSecurity; security != nil &&
-		(security.SEV != nil || security.SNP != nil) {
-		names = append(names, string(sevDevice))
-	}
-	if slices.ContainsFunc(r.domain.Devices.Disks, func(d kubevirtv1.Disk) bool {
-		return d.LUN != nil && d.LUN.Reservation
-	}) {
-		names = append(names, string(reservationDevice))
-	}
-	for _, name := range names {
-		if name != "" {
-			grow(s.generated.Limits, corev1.ResourceName(name), one())
-			grow(s.generated.Requests, corev1.ResourceName(name), one())
+	return names
+}
+
+// ownDevices returns the resource names of KubeVirt's devices for launch security, reservations of
+// disks and VFIO.
+func (r *renderer) ownDevices() []string {
+	var names []string
+	add := func(is bool, name corev1.ResourceName) {
+		if is {
+			names = append(names, string(name))
 		}
 	}
+	if security := r.domain.LaunchSecurity; security != nil {
+		add(security.SEV != nil || security.SNP != nil && r.since("1.7.0"), sevDevice)
+		add(security.TDX != nil && r.since("1.9.0"), tdxDevice)
+	}
+	add(slices.ContainsFunc(r.domain.Devices.Disks, func(d kubevirtv1.Disk) bool {
+		return d.LUN != nil && d.LUN.Reservation
+	}), reservationDevice)
+	add(r.since("1.9.0") && r.enabled(iommuFD), iommuFDDevice) // also without a device to pass
+	return names
 }
 
 // unknown lists the parts of a launcher's charge missing from the estimate.
@@ -107,6 +125,7 @@ type gate struct {
 var (
 	imageVolume = gate{name: "ImageVolume", beta: true}
 	alignCPUs   = gate{name: "AlignCPUs"}
+	iommuFD     = gate{name: "IOMMUFD"}
 )
 
 // enabled is KubeVirt's rule: a gate can be enabled or disabled by name, and since 1.9 a gate in
