@@ -139,11 +139,15 @@ func notScheduled(vmi *kubevirtv1.VirtualMachineInstance) bool {
 	return false
 }
 
-// rejectionMessage returns virt-controller's message about a launcher pod rejected by a quota.
+// failedCreate is virt-controller's reason for a pod that it cannot create.
+const failedCreate = "FailedCreate"
+
+// rejectionMessage returns virt-controller's message about a launcher pod rejected by a quota. The
+// reason covers every failed creation, so only the API server's text shows the quota.
 func rejectionMessage(vmi *kubevirtv1.VirtualMachineInstance) string {
 	for _, c := range vmi.Status.Conditions {
 		if c.Type == kubevirtv1.VirtualMachineInstanceSynchronized &&
-			c.Status == corev1.ConditionFalse &&
+			c.Status == corev1.ConditionFalse && c.Reason == failedCreate &&
 			strings.Contains(c.Message, quota.Exceeded) {
 			return c.Message
 		}

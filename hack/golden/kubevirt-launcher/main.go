@@ -1,12 +1,14 @@
 // Command kubevirt-launcher renders the pods of a list of VMs with KubeVirt's own template service,
-// for several versions of KubeVirt. The tests of quota/estimate compare the estimate with the
-// result. README.md shows how to add a version.
+// for several versions of KubeVirt, and reads virt-controller's texts about quotas. The tests of
+// quota/estimate and quota/controller compare Mooring with the results. README.md shows how to add
+// a version.
 package main
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -44,20 +46,29 @@ func run(log *slog.Logger) error {
 	defer stop()
 	from := flag.String("cases", "testdata/cases.yaml", "VMs with their settings")
 	to := flag.String("out", "testdata/launchers.tsv", "the table to write")
+	rejections := flag.String("rejections", "../controller/testdata/rejections.tsv",
+		"the table of texts to write")
 	flag.Parse()
 	cases, err := readCases(*from)
 	if err != nil {
 		return err
 	}
 	t := table{cases: cases}
+	var texts []rejection
 	for _, version := range versions {
 		release, answers, err := ask(ctx, log, version, cases)
 		if err != nil {
 			return fmt.Errorf("KubeVirt %s: %w", version, err)
 		}
 		t.add(release, answers)
+		text, err := readRejection(ctx, version)
+		if err != nil {
+			return fmt.Errorf("KubeVirt %s: %w", version, err)
+		}
+		texts = append(texts, text)
 	}
-	return os.WriteFile(*to, t.text(), 0o644)
+	return errors.Join(os.WriteFile(*to, t.text(), 0o644),
+		os.WriteFile(*rejections, rejectionTable(texts), 0o644))
 }
 
 // answer holds the pods of a VM, or KubeVirt's error. Attachment is nil without hot-plugged
