@@ -92,15 +92,21 @@ func (c engineCase) cliAnswer(t *rapid.T) memlockJSON {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out, errOut bytes.Buffer
-	program := testProgram(&out, &errOut)
-	program.In = bytes.NewReader(text)
-	args := []string{"memlock", "--vmi", "-", "--kubevirt-version", c.version, "-o", "json"}
+	args := []string{"--vmi", "-", "--kubevirt-version", c.version}
 	if c.ratio != "" {
 		args = append(args, "--ratio", c.ratio)
 	}
+	return answerOf(t, text, args...)
+}
+
+// answerOf runs `mooring memlock` with this standard input.
+func answerOf(t *rapid.T, in []byte, args ...string) memlockJSON {
+	var out, errOut bytes.Buffer
+	program := testProgram(&out, &errOut)
+	program.In = bytes.NewReader(in)
+	args = append([]string{"memlock", "-o", "json"}, args...)
 	if code := program.Run(t.Context(), args); code != ExitOK {
-		t.Fatalf("exit code %d: %s", code, errOut.String())
+		t.Fatalf("%q: exit code %d: %s", args, code, errOut.String())
 	}
 	var answer memlockJSON
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {

@@ -83,6 +83,7 @@ func (p *Program) memlock(in io.Reader, o memlockOptions) error {
 type memlockAnswer struct {
 	memlock.Result
 	own *ownLocks
+	sev bool // the limit for the VMI has the memory that SEV pins
 }
 
 // ownLocks are virt-handler's limits for libvirt at the start of the VM, and for QEMU later.
@@ -109,25 +110,25 @@ func (o memlockOptions) check() error {
 }
 
 // compute computes the limit. With both files, the domain XML shows the devices from plugins and
-// hooks of the VMI.
+// hooks of the VMI, and the VMI shows the need of SEV.
 func (o memlockOptions) compute(in io.Reader) (memlockAnswer, error) {
-	var libvirt memlock.Result
+	var answer memlockAnswer
 	var err error
-	if o.domain != "" {
-		if libvirt, err = o.ofDomain(in); err != nil || o.vmi == "" {
-			return memlockAnswer{Result: libvirt}, err
+	if o.vmi != "" {
+		if answer, err = o.ofVMI(in); err != nil || o.domain == "" {
+			return answer, err
 		}
 	}
-	answer, err := o.ofVMI(in)
-	if err != nil || o.domain == "" {
-		return answer, err
+	libvirt, err := o.ofDomain(in, answer.sev)
+	if err != nil || o.vmi == "" {
+		return memlockAnswer{Result: libvirt}, err
 	}
 	answer.Result, err = memlock.VEP144(memlock.Demand{
 		Implicit: answer.Required, Base: answer.Terms, Libvirt: libvirt}, answer.Reason)
 	return answer, err
 }
 
-func (o memlockOptions) ofDomain(in io.Reader) (memlock.Result, error) {
+func (o memlockOptions) ofDomain(in io.Reader, countedSEV bool) (memlock.Result, error) {
 	text, err := readInput(in, o.domain)
 	if err != nil {
 		return memlock.Result{}, err
@@ -137,6 +138,7 @@ func (o memlockOptions) ofDomain(in io.Reader) (memlock.Result, error) {
 		return memlock.Result{}, fmt.Errorf("%s: %w", o.domain, err)
 	}
 	def.NVLink2 = o.nvlink2
+	def.SEV = def.SEV && !countedSEV
 	result, err := largestLimit(def)
 	if err != nil {
 		return memlock.Result{}, fmt.Errorf("%s: %w", o.domain, err)
@@ -180,6 +182,7 @@ func (o memlockOptions) ofVMI(in io.Reader) (answer memlockAnswer, err error) {
 	if err != nil {
 		return answer, fmt.Errorf("%s: %w", o.vmi, err)
 	}
+	answer.sev = vm.SEV
 	if answer.Result, err = kubevirt.Limit(vm, version, ratio); err != nil {
 		return answer, fmt.Errorf("%s: %w", o.vmi, err)
 	}

@@ -1,10 +1,18 @@
 package memlock
 
-import "github.com/mooring-vm/mooring/api"
+import (
+	"math"
+
+	"github.com/mooring-vm/mooring/api"
+)
 
 // ioAllowance is the memory that libvirt grants beyond the guest's for the I/O of passed-through
 // devices (qemuDomainGetMemLockLimitBytes).
 const ioAllowance = 1 << 30
+
+// memoryStep is the unit to which libvirt rounds the guest's memory up when the VM starts
+// (qemuDomainAlignMemorySizes).
+const memoryStep = 1 << 20
 
 // ForDevices returns libvirt's limit for QEMU with passed-through devices
 // (qemuDomainGetMemLockLimitBytes, unchanged from libvirt 9.10 to 11.3):
@@ -12,13 +20,13 @@ const ioAllowance = 1 << 30
 //	factor × memory + 1 GiB
 //
 // factor is the number of vDPA and NVMe devices, plus one for all VFIO devices together. With a
-// virtual IOMMU each VFIO device counts. Without devices there are no terms. The error is a product
-// beyond an int64.
+// virtual IOMMU each VFIO device counts. The memory is rounded up to a MiB. Without devices there
+// are no terms. The error is a product beyond an int64.
 func ForDevices(memory Term, d api.Devices) ([]Term, error) {
 	if !d.Any() {
 		return nil, nil
 	}
-	pinned, err := memory.Times(factor(d))
+	pinned, err := memory.roundedUp(memoryStep).Times(factor(d))
 	if err != nil {
 		return nil, err
 	}
@@ -35,4 +43,13 @@ func factor(d api.Devices) int64 {
 		n++
 	}
 	return n
+}
+
+// roundedUp returns the term, rounded up to whole steps. A term within a step of the largest int64 stays
+// unchanged.
+func (t Term) roundedUp(step int64) Term {
+	if rest := t.Bytes % step; rest > 0 && t.Bytes <= math.MaxInt64-step {
+		t.Bytes += step - rest
+	}
+	return t
 }

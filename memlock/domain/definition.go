@@ -38,6 +38,10 @@ type Definition struct {
 	// them.
 	Arguments []string
 
+	// SEV is set for <launchSecurity type='sev'>. The kernel pins the whole guest then, and libvirt
+	// does not count that.
+	SEV bool
+
 	// NVLink2 is set if a host device is a GPU with an NVLink2 bridge. The XML does not contain
 	// this fact, so Parse leaves it false.
 	NVLink2 bool

@@ -83,7 +83,6 @@ func TestNotDevices(t *testing.T) {
 		"network": pc(`<interface type='network'><source network='default' ` +
 			`bridge='virbr0'/></interface>`),
 		"an IOMMU alone": pc(iommu),
-		"SEV":            pc(`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`),
 		"hugepages":      pc(`<memoryBacking><hugepages/></memoryBacking>`),
 		"no devices":     `<domain type='kvm'>` + memory1G + `</domain>`,
 		"hard_limit 0":   pc(locked, pci, `<memtune><hard_limit>0</hard_limit></memtune>`),

@@ -40,6 +40,7 @@ func Parse(text []byte) (Definition, error) {
 	def.countDevices(d)
 	def.countNetworks(rest.Interfaces)
 	def.findArguments(rest.Arguments)
+	def.SEV = rest.Security.Type == "sev"
 	return def, nil
 }
 

@@ -1,11 +1,12 @@
 package domain
 
 // rest holds the parts of a domain that libvirtxml does not read: NVMe controllers among the
-// backing images of a disk, the device that an interface got from a network's pool, and the
-// arguments of QEMU in their namespace.
+// backing images of a disk, the device that an interface got from a network's pool, the launch
+// security of any type, and the arguments of QEMU in their namespace.
 type rest struct {
 	Disks      []chain      `xml:"devices>disk"`
 	Interfaces []networkNIC `xml:"devices>interface"`
+	Security   security     `xml:"launchSecurity"`
 	Arguments  []argument   `xml:"http://libvirt.org/schemas/domain/qemu/1.0 commandline>arg"`
 }
 
@@ -29,6 +30,11 @@ type networkNIC struct {
 	Actual *struct {
 		Type string `xml:"type,attr"`
 	} `xml:"actual"`
+}
+
+// security is the protection of the guest's memory, such as sev.
+type security struct {
+	Type string `xml:"type,attr"`
 }
 
 // argument is an argument of QEMU.

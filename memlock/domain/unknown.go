@@ -46,7 +46,7 @@ func (def *Definition) findArguments(all []argument) {
 	}
 }
 
-// unknown lists the devices that the XML does not show.
+// unknown lists the devices that the XML does not show, and the memory that libvirt does not count.
 func (def Definition) unknown() (all []string) {
 	for _, name := range def.Networks {
 		all = append(all, fmt.Sprintf("network %s may pass a host device to the domain, "+
@@ -55,6 +55,10 @@ func (def Definition) unknown() (all []string) {
 	for _, a := range def.Arguments {
 		all = append(all, fmt.Sprintf("libvirt does not count QEMU's argument %s, "+
 			"which may pin memory (a <hard_limit> in <memtune> would decide)", api.Quote(a)))
+	}
+	if def.SEV {
+		all = append(all, "SEV pins the guest's memory and firmware, which libvirt does not count "+
+			"(a <hard_limit> in <memtune> would decide)")
 	}
 	return all
 }

@@ -20,6 +20,7 @@ const (
 		`bridge='virbr0'/>`
 	taken = `<actual type='hostdev' managed='yes'><source><address type='pci' domain='0x0000' ` +
 		`bus='0x3b' slot='0x02' function='0x1'/></source></actual>`
+	sev     = `<launchSecurity type='sev'><policy>0x3</policy></launchSecurity>`
 	bridged = `<actual type='network'><source bridge='virbr0'/></actual>`
 )
 
@@ -69,6 +70,10 @@ func TestUnknown(t *testing.T) {
 		"old locked memory":      {raw("qemu", "-realtime", "mlock=on"), "mlock=on", 0},
 		"unlocked memory":        {raw("qemu", "-overcommit", "mem-lock=off"), "", 0},
 		"a file":                 {raw("qemu", "-readconfig", "/etc/a"), "-readconfig", 0},
+		"SEV":                    {pc(sev), "SEV pins", 0},
+		"SEV and a device":       {pc(sev, pci), "SEV pins", 2 * gib},
+		"SEV with a hard_limit":  {pc(sev, hardLimit), "", 2 * gib},
+		"SEV-SNP":                {pc(strings.Replace(sev, "sev", "sev-snp", 1)), "", 0},
 		"another argument":       {raw("qemu", "-cpu", "host"), "", 0},
 	} {
 		got, r := limitOf(t, c.xml)

@@ -161,15 +161,19 @@ func (o Observed) device(alias string) (virt.MemoryDevice, bool) {
 
 // RequiredLock returns libvirt's memory-lock requirement for QEMU in bytes. It is 0 without a
 // requirement and NoLimit for unlimited. The error is a value beyond int64.
-func (o Observed) RequiredLock() (uint64, error) { return requiredLock(o.Definition) }
+func (o Observed) RequiredLock() (uint64, error) {
+	required, _, err := requiredLock(o.Definition)
+	return required, err
+}
 
-func requiredLock(d domain.Definition) (uint64, error) {
+// requiredLock returns libvirt's requirement. If known is false, QEMU may need more.
+func requiredLock(d domain.Definition) (required uint64, known bool, err error) {
 	r, err := d.Limit()
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, false, err
 	case r.Unlimited:
-		return NoLimit, nil
+		return NoLimit, true, nil
 	}
-	return uint64(r.Bytes), nil
+	return uint64(r.Bytes), len(r.Unknown) == 0, nil
 }

@@ -16,9 +16,9 @@ func definitionKiB(bytes uint64) uint64 {
 
 // planLock plans the memory-lock limit by libvirt's formula for the future domain. The limit never
 // falls below the launcher's own limit, because the agent refuses that. If libvirt requires no
-// limit, the current one stays.
+// limit, the current one stays. It also does not fall if QEMU may need more than libvirt counts.
 func (b *builder) planLock() {
-	required, err := requiredLock(b.definition)
+	required, known, err := requiredLock(b.definition)
 	if err != nil {
 		b.refuse(NoLock, "%v", err)
 		return
@@ -33,7 +33,7 @@ func (b *builder) planLock() {
 		}
 	}
 	to := max(required, seen.Floor, seen.Locked)
-	if seen.Lock != NoLimit && to < seen.Lock {
+	if known && seen.Lock != NoLimit && to < seen.Lock {
 		b.lowerLock = Steps{LowerLock{From: seen.Lock, To: to, Within: b.policy.Timeouts.Lock}}
 	}
 }

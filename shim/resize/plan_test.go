@@ -307,3 +307,29 @@ func TestNVDIMMIsNoMemory(t *testing.T) {
 		)
 	}
 }
+
+// The memory-lock limit falls to libvirt's requirement, unless QEMU may need more than that.
+func TestLockFallsToAKnownRequirement(t *testing.T) {
+	is := observe(t, vm(t).passthrough().withLimits())
+	is.Limits.Lock = 9 * gi
+	for argument, want := range map[string]int{"": 1, "vfio-pci,host=03:00.0": 0} {
+		is.Definition.Arguments = nil
+		if argument != "" {
+			is.Definition.Arguments = []string{argument}
+		}
+		plan, err := resize.MakePlan(is, vm(t).target(gi, 2), resize.Policy{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lowered := 0
+		for _, s := range plan.Steps {
+			if _, ok := s.(resize.LowerLock); ok {
+				lowered++
+			}
+		}
+		if lowered != want {
+			t.Errorf("argument %q: %q lower the limit %d times, want %d", argument,
+				descriptions(plan.Steps), lowered, want)
+		}
+	}
+}
