@@ -27,7 +27,7 @@ func (p *Plugin) admit(
 	facts := p.facts(pod, ctr)
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
-	facts.NodeGranted = p.granted(keyOf(pod, ctr))
+	facts.NodeGranted = p.granted(keyOf(pod, ctr), ctr.GetId())
 	facts.DomainClaimant = p.claimant(facts, true)
 	d := decide.Container(p.Policy.Get(), facts)
 	l := launcher(pod, ctr, facts, d, agentapi.StateCreating)
@@ -35,18 +35,18 @@ func (p *Plugin) admit(
 	return l, d
 }
 
-// granted returns the part of all launchers but one in the node's account. It includes
+// granted returns the part of all containers but one in the node's account. It includes
 // launchers from a pending list of the runtime. Without a ceiling of the node the number is 0,
 // because no decision needs it. The caller holds deciding.
-func (p *Plugin) granted(without registry.Key) int64 {
+func (p *Plugin) granted(key registry.Key, containerID string) int64 {
 	if p.Policy.Get().Memlock.NodeMax == 0 {
 		return 0
 	}
 	s := p.snapshot.Load()
 	if s == nil {
-		return p.Registry.AccountWithout(without).Granted
+		return p.Registry.AccountWithout(key, containerID).Granted
 	}
-	return p.Registry.AccountWith(p.chargesOf(s), s.generation, without).Granted
+	return p.Registry.AccountWith(p.chargesOf(s), s.generation, key, containerID).Granted
 }
 
 // runsVM reports whether the container is the pod's launcher.

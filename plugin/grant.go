@@ -33,7 +33,7 @@ func (p *Plugin) raiseFacts(l *registry.Launcher) decide.RaiseFacts {
 	f := decide.Facts{
 		Pod: l.Pod, Container: l.Container.Name,
 		MemoryLimit: l.MemoryLimit, HugePages: l.HugePages, Outside: l.Domain != "",
-		NodeMemory: p.NodeMemory, NodeGranted: p.granted(l.Key()),
+		NodeMemory: p.NodeMemory, NodeGranted: p.granted(l.Key(), l.Container.ID),
 	}
 	f.ServiceAccount, f.ServiceAccountKnown = p.serviceAccount(l.Pod.UID)
 	return decide.RaiseFacts{Facts: f, Refusal: l.Refusal, Charged: l.Charge()}

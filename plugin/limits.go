@@ -62,7 +62,8 @@ func (p *Plugin) recordLimits(containerID string, r *nri.LinuxResources) *decide
 func (p *Plugin) accountGrowth(l registry.Launcher, next int64) *decide.Refusal {
 	was := l.Charge()
 	l.MemoryLimit = next
-	return decide.AccountGrowth(p.Policy.Get(), &l.Launcher, was, l.Charge(), p.granted(l.Key()))
+	return decide.AccountGrowth(p.Policy.Get(), &l.Launcher, was, l.Charge(),
+		p.granted(l.Key(), l.Container.ID))
 }
 
 // hugePages returns the bytes of huge pages that a pod may have, which kubelet sets for the pod's

@@ -9,31 +9,49 @@ import (
 
 // Account returns the node's account of the memory that launchers with a memory lock can lock. In
 // observe mode it holds the amounts of enforce mode.
-func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}) }
+func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}, "") }
 
-// AccountWithout returns the account without one launcher, for a decision on its new demand.
-// VM processes of its earlier containers stay in the account.
-func (r *Registry) AccountWithout(key Key) agentapi.Account { return r.AccountWith(nil, 0, key) }
+// AccountWithout returns the account without one container, for a decision on its new demand. For a
+// new container it is the account without the launcher that the container replaces. The VM
+// processes of other containers with the same key stay in the account.
+func (r *Registry) AccountWithout(key Key, containerID string) agentapi.Account {
+	return r.AccountWith(nil, 0, key, containerID)
+}
 
 // AccountWith is AccountWithout plus the launchers in the runtime's list of that generation that
 // the registry lacks. It adds up all launchers: a node has a few hundred at most, and a container
 // creation calls it once.
-func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key) agentapi.Account {
+func (r *Registry) AccountWith(
+	listed []Launcher, since Generation, key Key, containerID string,
+) agentapi.Account {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var account agentapi.Account
-	excluded := r.launchers[without]
+	excluded := r.excluded(key, containerID)
 	for l := range r.all() {
 		if l != excluded {
 			charge(&account, l, r.ownBound(l))
 		}
 	}
 	for i := range listed {
-		if listed[i].Key() != without && !r.entered(&listed[i], since) {
+		if listed[i].Key() != key && !r.entered(&listed[i], since) {
 			charge(&account, &listed[i], listed[i].Bound())
 		}
 	}
 	return account
+}
+
+// excluded returns the launcher of a container, or else the one that a new container replaces. It
+// returns nil if that one has VM processes left, which stay in the account. The caller holds the
+// lock.
+func (r *Registry) excluded(key Key, containerID string) *Launcher {
+	if l, ok := r.byID[containerID]; ok {
+		return l
+	}
+	if l, ok := r.launchers[key]; ok && len(l.VMs) == 0 {
+		return l
+	}
+	return nil
 }
 
 // ownBound returns the bound of a launcher without the memory that it shares. The huge pages belong

@@ -26,7 +26,7 @@ func TestAccountHasHugePagesOfAPodOnce(t *testing.T) {
 	if got := r.Account().Granted; got != 104 {
 		t.Errorf("both containers: %d, want 104", got)
 	}
-	if got := r.AccountWithout(key).Granted; got != 2 {
+	if got := r.AccountWithout(key, "new").Granted; got != 2 {
 		t.Errorf("without the new one: %d, want 2: the new one has the huge pages", got)
 	}
 	r.RemoveContainer("new")

@@ -19,7 +19,7 @@ func BenchmarkRegistry(b *testing.B) {
 		name string
 		call func()
 	}{
-		{"Account", func() { r.AccountWithout(l.Key()) }},
+		{"Account", func() { r.AccountWithout(l.Key(), l.Container.ID) }},
 		{"Find", func() { r.Find(l.Container.ID) }},
 		{"HasPod", func() { r.HasPod("unknown") }},
 		{"Put", func() { r.Put(l) }},

@@ -253,12 +253,12 @@ func (m *registryModel) removeSandbox(t *rapid.T) {
 	}
 }
 
-// account adds up the demands of all launchers except the latest of one pod.
+// account adds up the demands of all launchers except one container.
 func (m *registryModel) account(without string) agentapi.Account {
 	sum, want := new(big.Int), agentapi.Account{Granted: math.MaxInt64}
-	for _, l := range m.model {
+	for id, l := range m.model {
 		switch {
-		case l.uid == without && l.latest || !l.holds() || l.free:
+		case id == without || !l.holds() || l.free:
 			continue
 		case l.memory > 0:
 			sum.Add(sum, big.NewInt(l.memory))
@@ -304,9 +304,19 @@ func (m *registryModel) check(t *rapid.T) {
 	if diff := cmp.Diff(m.account(""), m.registry.Account()); diff != "" {
 		t.Fatalf("account (-want +got):\n%s", diff)
 	}
-	key := registry.Key{PodUID: "a", Container: "compute"}
-	if diff := cmp.Diff(m.account("a"), m.registry.AccountWithout(key)); diff != "" {
-		t.Fatalf("account without %v (-want +got):\n%s", key, diff)
+	for id, l := range m.model {
+		m.checkAccountWithout(t, registry.Key{PodUID: l.uid, Container: "compute"}, id, id)
+	}
+	replaced, _ := m.latest("a")
+	if m.model[replaced].vm {
+		replaced = ""
+	}
+	m.checkAccountWithout(t, registry.Key{PodUID: "a", Container: "compute"}, "created", replaced)
+}
+
+func (m *registryModel) checkAccountWithout(t *rapid.T, key registry.Key, id, excluded string) {
+	if diff := cmp.Diff(m.account(excluded), m.registry.AccountWithout(key, id)); diff != "" {
+		t.Fatalf("account without %s of %v (-want +got):\n%s", id, key, diff)
 	}
 }
 

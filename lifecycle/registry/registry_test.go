@@ -94,7 +94,7 @@ func checkBoth(t *testing.T, r *registry.Registry, key registry.Key) {
 	if l, _ := r.Get(key); l.Container.ID != "second" {
 		t.Errorf("the latest container is %q", l.Container.ID)
 	}
-	if others := r.AccountWithout(key).Granted; granted(r) != 5*gi || others != 3*gi {
+	if others := r.AccountWithout(key, "second").Granted; granted(r) != 5*gi || others != 3*gi {
 		t.Errorf("granted %d, without the second %d, want 5Gi and 3Gi", granted(r), others)
 	}
 	if _, ok := r.Claimant(named("vm-1"), "b"); !ok {
@@ -169,7 +169,7 @@ func TestAccountWithListedLaunchers(t *testing.T) {
 		newLauncher("asks", "5", agentapi.StateRunning, 100*gi),
 	}
 	without := registry.Key{PodUID: "asks", Container: "compute"}
-	if a := r.AccountWith(listed, since, without); a.Granted != 7*gi {
+	if a := r.AccountWith(listed, since, without, "50"); a.Granted != 7*gi {
 		t.Errorf("account = %+v, want 7Gi", a)
 	}
 	for _, test := range []struct {
