@@ -34,7 +34,8 @@ func (p *Program) policyDiffCommand() *cobra.Command {
 			"Changes nothing. The agent decides by the same code.\n\n" +
 			"POLICY is the file of a policy or NodePolicy, or - for standard input. Its node\n" +
 			"selector selects nodes of a cluster. In a cluster, the command also reads pods\n" +
-			"and nodes.\n\n" +
+			"and nodes. It needs the right to list the pods of all namespaces, because the\n" +
+			"launchers of a node share its account.\n\n" +
 			"Exit code 0: no change. 6: mode enforce would refuse a launcher that it does not\n" +
 			"refuse today. 7: other changes, or an unknown result.",
 		Example: "  " + p.displayName() + " policy diff -A policy.yaml",

@@ -121,9 +121,12 @@ func TestPolicyDiffInACluster(t *testing.T) {
 			"  mode: enforce\n  nodeSelector: {matchLabels: {pool: " + selector + "}}\n" +
 			"  rules: [{name: a, namespaces: [vms], memlock: {max: " + most + "}}]\n"
 	}
-	forbidden := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden,
-		Code: http.StatusForbidden, Message: `nodes is forbidden: User "x" cannot list resource`}
+	forbidden := func(resource string) *metav1.Status {
+		return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden,
+			Code:    http.StatusForbidden,
+			Message: resource + ` is forbidden: User "x" cannot list resource`}
+	}
 	small := func(answers map[string]any) {
 		list := answers[nodesPath].(corev1.NodeList)
 		list.Items[0].Status.Capacity[corev1.ResourceMemory] = resource.MustParse("1Gi")
@@ -144,11 +147,14 @@ func TestPolicyDiffInACluster(t *testing.T) {
 			answers[podsOfAll] = corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1",
 				Kind: "PodList"}}
 		}, ExitChanges, "the cluster has no pod with the UID"},
+		"no right to pods": {refusing,
+			func(answers map[string]any) { answers[podsOfAll] = forbidden("pods") },
+			ExitPermission, `requires a role with the verb "list" for pods in all namespaces`},
 		"no right to nodes": {refusing,
-			func(answers map[string]any) { answers[nodesPath] = forbidden },
+			func(answers map[string]any) { answers[nodesPath] = forbidden("nodes") },
 			ExitRefused, "a memory limit above the node's memory is not noticed"},
 		"selector without a right to nodes": {object("gpu", "1Gi"),
-			func(answers map[string]any) { answers[nodesPath] = forbidden },
+			func(answers map[string]any) { answers[nodesPath] = forbidden("nodes") },
 			ExitPermission, "cannot list"},
 	} {
 		write(t, map[string]string{"policy.yaml": test.policy})

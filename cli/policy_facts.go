@@ -112,7 +112,8 @@ func (c *cluster) facts(ctx context.Context, v *view, selector labels.Selector,
 	defer cancel()
 	pods, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, clusterError(err, "list", "pods", "read the launchers' pods")
+		return nil, clusterError(err, "list", "pods in all namespaces",
+			"read the pods of the launchers")
 	}
 	byUID := map[string]*corev1.Pod{}
 	for i := range pods.Items {

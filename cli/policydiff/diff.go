@@ -2,12 +2,10 @@ package policydiff
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // Launcher is a launcher and the facts for a new decision about it.
@@ -67,59 +65,18 @@ func (r Report) Count(k Kind) (n int) {
 // facts is unknown.
 func Diff(p *policy.Policy, all []Launcher) Report {
 	report := Report{Mode: string(p.Mode), Changes: []Change{}}
-	accounts := charges(p, all)
+	accounts := newAccounts(p, all)
 	for i := range all {
 		l := &all[i]
 		if l.State == agentapi.StateStopped || l.OnlyAccount {
 			continue
 		}
 		report.Launchers++
-		if c, changed := compare(p, l, accounts.without(i, all)); changed {
+		if c, changed := compare(p, l, accounts.without(i, l.Node)); changed {
 			report.Changes = append(report.Changes, c)
 		}
 	}
 	return report
-}
-
-// account has each launcher's part of its node's account, by index.
-type account []int64
-
-func charges(p *policy.Policy, all []Launcher) account {
-	parts := make(account, len(all))
-	for i := range all {
-		switch all[i].State {
-		case agentapi.StateStopped, agentapi.StateRefused:
-			continue
-		}
-		if f := all[i].Facts; f != nil {
-			parts[i] = charge(p, *f)
-		}
-	}
-	return parts
-}
-
-// charge returns the part of a running launcher, which no policy can refuse any more.
-func charge(p *policy.Policy, f decide.Facts) int64 {
-	f.Exists = true
-	d := decide.Container(p, f)
-	if d.Demand == nil {
-		return 0
-	}
-	bytes, _ := host.Bound{Memory: f.MemoryLimit, HugePages: f.HugePages,
-		Outside: d.Domain != ""}.Charge(*d.Demand)
-	return bytes
-}
-
-// without returns the account of a launcher's node without it. The sum stays at the largest int64
-// instead of overflowing.
-func (a account) without(i int, all []Launcher) int64 {
-	var sum uint64
-	for j, part := range a {
-		if j != i && all[j].Node == all[i].Node {
-			sum = min(sum+uint64(part), math.MaxInt64)
-		}
-	}
-	return int64(sum)
 }
 
 func compare(p *policy.Policy, l *Launcher, others int64) (Change, bool) {

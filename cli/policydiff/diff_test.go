@@ -14,7 +14,7 @@ import (
 
 const head = "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\n"
 
-func parse(t *testing.T, text string) *policy.Policy {
+func parse(t testing.TB, text string) *policy.Policy {
 	t.Helper()
 	p, err := policy.Parse([]byte(head + text))
 	if err != nil {
