@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
@@ -42,7 +43,8 @@ func busyFirmwareImage() []byte {
 
 // A VM migrates between two pods, each with a libvirt and a sidecar of its own. Both sidecars
 // request a lease from the agent. During the migration no sidecar resizes the VM. Afterwards the
-// agent does not stop the source launcher for its missing VM.
+// agent does not stop the source launcher for its missing VM. Each QEMU has the memory-lock limit of
+// its own launcher, before the guest's memory arrives, and keeps it.
 func TestLiveMigration(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
@@ -51,6 +53,11 @@ func TestLiveMigration(t *testing.T) {
 	for _, v := range []*vm{m.source, m.target} {
 		m.awaitLease(t, v, true)
 	}
+	if err := m.findVMProcess(t.Context(), m.target); err != nil {
+		t.Fatal(err)
+	}
+	incoming := m.target.vmProcess
+	m.checkLocks(t, m.source, m.target)
 	m.cli(t, "resize", m.target.pod.Namespace+"/"+m.target.pod.Name, "--vcpus=3")
 	m.awaitRounds(t, 2)
 	for name, v := range map[string]*vm{"source": m.source, "target": m.target} {
@@ -63,6 +70,11 @@ func TestLiveMigration(t *testing.T) {
 		m.awaitLease(t, v, false)
 	}
 	m.checkTarget(t)
+	if m.target.vmProcess != incoming {
+		t.Errorf("the VM is process %v, and was %v during the migration", m.target.vmProcess,
+			incoming)
+	}
+	m.checkLocks(t, m.target)
 	for _, v := range []*vm{m.source, m.target} {
 		m.neverReported(t, v.pod, agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated,
 			agentapi.ReasonVMKilled, agentapi.ReasonStopRequested)
@@ -76,6 +88,16 @@ func TestLiveMigration(t *testing.T) {
 type migration struct {
 	fixture
 	source, target *vm
+	locks          map[*vm]int64 // memory-lock limits of the launchers in bytes
+}
+
+// The annotated values of the two launchers. The memory limit of the container, which is 1 GiB,
+// comes on top.
+const sourceLock, targetLock = "1Gi", "2Gi"
+
+// withLock returns annotations for a VM that needs a memory lock.
+func withLock(value string) map[string]string {
+	return map[string]string{api.RequiresLockKey: "true", api.ValueKey: value}
 }
 
 func (f fixture) newMigration(t *testing.T) migration {
@@ -85,8 +107,9 @@ func (f fixture) newMigration(t *testing.T) migration {
 		t.Fatal(err)
 	}
 	m := migration{fixture: f,
-		target: f.runBesideSidecar(t, sidecarOptions{firmware: busyFirmware})}
-	w := sidecarOptions{firmware: busyFirmware, prepare: []string{"--cpu-capacity=4"},
+		target: f.runBesideSidecar(t, sidecarOptions{firmware: busyFirmware,
+			annotations: withLock(targetLock)})}
+	w := sidecarOptions{firmware: busyFirmware, annotations: withLock(sourceLock), prepare: []string{"--cpu-capacity=4"},
 		peer: m.target.shared + "/run"}
 	m.source = f.runBesideSidecar(t, w)
 	for _, v := range []*vm{m.source, m.target} { // libvirt refuses a migration within one host
@@ -94,6 +117,7 @@ func (f fixture) newMigration(t *testing.T) migration {
 			virsh -q -c qemu:///session list`, uuid.NewString()))
 	}
 	f.startWithSidecar(t, m.source, w)
+	m.locks = map[*vm]int64{m.source: 2 * gib, m.target: 3 * gib}
 	return m
 }
 
@@ -121,6 +145,19 @@ func (m migration) awaitLease(t *testing.T, v *vm, holds bool) {
 		return (last != nil) == holds &&
 			(last == nil || strings.Contains(last.Reason, "a live migration"))
 	}, func() string { return fmt.Sprintf("%+v; %s", last, m.virshOutput(t)) })
+}
+
+// checkLocks compares the kernel's memory-lock limit of each QEMU with that of its launcher.
+func (m migration) checkLocks(t *testing.T, vms ...*vm) {
+	t.Helper()
+	for _, v := range vms {
+		line := m.output(t, "grep", "^Max locked memory",
+			fmt.Sprintf("/proc/%d/limits", v.vmProcess.pid))
+		got, want := strings.Fields(line), fmt.Sprint(m.locks[v])
+		if len(got) != 6 || got[3] != want || got[4] != want {
+			t.Errorf("QEMU of pod %s has %q, want %s bytes twice", v.pod.Name, line, want)
+		}
+	}
 }
 
 // awaitRounds waits until QEMU has copied the memory some more times. In this time, the shims
