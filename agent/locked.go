@@ -24,8 +24,7 @@ func (a *Agent) locked() metrics.Locked {
 	return lockedBy(launchers)
 }
 
-// lockedBy adds up the latest samples of launchers with a memory lock. A page both locked and
-// pinned counts twice, so the sum is an upper bound.
+// lockedBy adds up the latest samples of launchers with a memory lock.
 func lockedBy(launchers []registry.Launcher) metrics.Locked {
 	var all metrics.Locked
 	for i := range launchers {
@@ -70,9 +69,11 @@ func usesOf(l *registry.Launcher, charge int64) []lockUse {
 	return uses
 }
 
+// lockedMemory returns the larger of both counts. The kernel compares each with the limit on its
+// own, and counts a page of several devices, or of iommufd, in both.
 func lockedMemory(u *agentapi.Usage) int64 {
 	if u == nil {
 		return 0
 	}
-	return u.Locked + u.Pinned
+	return max(u.Locked, u.Pinned)
 }

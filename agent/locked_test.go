@@ -14,14 +14,14 @@ import (
 )
 
 // lockingLauncher has a memory lock, a memory limit (0: none) and a VM process for each locked
-// amount. Half of it is pinned.
+// amount. Half of its pages are pinned as well.
 func lockingLauncher(lock host.Limit, memory int64, locked ...int64) registry.Launcher {
 	l := registry.Launcher{Demand: &lock, Given: registry.Given{Memlock: &lock},
 		MemoryLimit: memory}
 	l.State = agentapi.StateRunning
 	for i, bytes := range locked {
 		l.VMs = append(l.VMs, agentapi.VM{PID: i + 1, StartTime: 7,
-			Usage: &agentapi.Usage{Locked: bytes - bytes/2, Pinned: bytes / 2}})
+			Usage: &agentapi.Usage{Locked: bytes, Pinned: bytes / 2}})
 	}
 	return l
 }

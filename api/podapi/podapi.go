@@ -40,8 +40,8 @@ type Observed struct {
 	PodMax       Amount `json:"podMax"`
 	ContainerMax Amount `json:"containerMax"`
 
-	// Lock is the soft RLIMIT_MEMLOCK of the VM process. Locked is its locked memory: VmLck and
-	// VmPin together. Both are 0 while no VM process runs.
+	// Lock is the soft RLIMIT_MEMLOCK of the VM process. Locked is its locked memory: the
+	// larger of VmLck and VmPin. Both are 0 while no VM process runs.
 	Lock   Amount `json:"lock"`
 	Locked Amount `json:"locked"`
 

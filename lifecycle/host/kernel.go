@@ -56,8 +56,9 @@ type Kernel interface {
 	// for a moment, and then its own again.
 	SetMemlock(p Process, limit Rlimit) error
 
-	// Locked returns the bytes locked by a process: by mlock(2) and VFIO (VmLck), and by RDMA and
-	// similar (VmPin). [ErrGone] after its end.
+	// Locked returns the bytes locked by a process: the larger of VmLck (mlock(2), VFIO) and VmPin
+	// (RDMA, vDPA, iommufd). The kernel compares each with the limit on its own, and a page may be
+	// in both. [ErrGone] after its end.
 	Locked(p Process) (uint64, error)
 
 	// MemAvailable returns the bytes of memory available without swapping: proc_meminfo(5).

@@ -22,14 +22,15 @@ func parseStartTime(stat string) (uint64, error) {
 	return start, nil
 }
 
-// parseLocked reads VmLck and VmPin of /proc/<pid>/status, in bytes. A zombie has neither.
+// parseLocked returns the larger of VmLck and VmPin of /proc/<pid>/status, in bytes. A zombie has
+// neither.
 func parseLocked(status string) (uint64, error) {
 	locked, ok := kibibytes(status, "VmLck:")
 	if !ok {
 		return 0, fmt.Errorf("it has no memory left: %w", ErrGone)
 	}
 	pinned, _ := kibibytes(status, "VmPin:") // Linux 3.2
-	return locked + pinned, nil
+	return max(locked, pinned), nil
 }
 
 // kibibytes finds a line such as "VmLck:      64 kB" and returns its value in bytes.

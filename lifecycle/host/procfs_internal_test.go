@@ -128,7 +128,8 @@ func TestParseLocked(t *testing.T) {
 		want   uint64
 		ok     bool
 	}{
-		"both":           {"Name:\tqemu\nVmLck:\t    64 kB\nVmPin:\t     8 kB\n", 72 << 10, true},
+		"both":           {"Name:\tqemu\nVmLck:\t    64 kB\nVmPin:\t     8 kB\n", 64 << 10, true},
+		"more pinned":    {"VmLck:\t8 kB\nVmPin:\t64 kB\n", 64 << 10, true},
 		"no pinned":      {"VmLck:\t0 kB\n", 0, true},
 		"a zombie":       {"Name:\tqemu\nState:\tZ (zombie)\n", 0, false},
 		"a name like it": {"Name:\tVmLck:\nVmLck:\t4 kB\n", 4 << 10, true},
