@@ -13,15 +13,15 @@ import (
 // some have ended. Container creations wait for these lists, so they are made once, and with little
 // work for each launcher.
 type pending struct {
-	charges []registry.Launcher // with their part of the node's account
+	charges []registry.Launcher // unknown to the registry, with their part of the node's account
 	charged bool
 	claims  []registry.Launcher // with a declared domain of the node's libvirt
 	claimed bool
 }
 
-// chargesOf returns the launchers of a pending list with their part of the node's account. It takes
-// the memory lock in the spec of a container, which is what an agent gave it. The exact part
-// follows when Run reconciles the list. The caller holds deciding.
+// chargesOf returns the launchers of a pending list that the registry lacks, with their part of the
+// node's account. It takes the memory lock in the spec of a container, which is what an agent gave
+// it. The exact part follows when Run reconciles the list. The caller holds deciding.
 func (p *Plugin) chargesOf(s *snapshot) []registry.Launcher {
 	if s.pending.charged {
 		return s.pending.charges
@@ -30,6 +30,9 @@ func (p *Plugin) chargesOf(s *snapshot) []registry.Launcher {
 	for _, ctr := range s.containers {
 		m := podContainer{pods[ctr.GetPodSandboxId()], ctr}
 		if m.pod == nil || stateOf(ctr) == agentapi.StateStopped {
+			continue
+		}
+		if _, known := p.Registry.Find(ctr.GetId()); known {
 			continue
 		}
 		if l, ok := p.chargeOf(m); ok {
