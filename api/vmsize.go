@@ -30,12 +30,15 @@ const (
 	ResizeUnderWay   ResizeReason = "Resizing"      // the VM changes its size
 	ResizeFailed     ResizeReason = "Failed"        // mooring-shim reports a failure, and retries
 	ResizeDone       ResizeReason = "Resized"       // the VM has the size
+
+	// ResizeNoEstimate: the resources of a launcher with the size cannot be computed.
+	ResizeNoEstimate ResizeReason = "EstimateFailed"
 )
 
 // ResizeReasons returns all reasons of a ResizeStatus.
 func ResizeReasons() []ResizeReason {
 	return []ResizeReason{ResizeInvalid, ResizeNotRunning, ResizeMigrating, ResizeRefused,
-		ResizeNoQuota, ResizeNoNode, ResizeUnderWay, ResizeFailed, ResizeDone}
+		ResizeNoQuota, ResizeNoNode, ResizeUnderWay, ResizeFailed, ResizeDone, ResizeNoEstimate}
 }
 
 // ResizeStatus compares the desired size of a VirtualMachine with its actual size.

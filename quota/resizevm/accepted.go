@@ -21,7 +21,7 @@ func (d *decision) withdraw(out Decision) (Decision, error) {
 		return out, nil //nolint:nilerr // Mooring has resized no such pod
 	}
 	if err := d.readAccepted(); err != nil {
-		return Decision{}, err
+		return out, err
 	}
 	return d.patch(out, d.accepted), nil
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
-// step decides and applies the next step of a VM. If the API server refuses its patch, the status
-// says so. If the patch lowers a memory limit, step tries another one that keeps the limit.
+// step decides and applies the next step of a VM. If the estimate of its launcher fails, or the API
+// server refuses the patch, the status says so. If the patch lowers a memory limit, step tries
+// another one that keeps the limit.
 func (r *Reconciler) step(ctx context.Context, in Input) (Decision, error) {
 	d, err := Decide(in)
 	if err != nil {
@@ -31,7 +32,7 @@ func (r *Reconciler) step(ctx context.Context, in Input) (Decision, error) {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		d.refuse(err)
 	case err != nil:
-		return d, fmt.Errorf("resizing pod %s/%s: %w", d.Pod.Namespace, d.Pod.Name, err)
+		return Decision{}, fmt.Errorf("resizing pod %s/%s: %w", d.Pod.Namespace, d.Pod.Name, err)
 	}
 	return d, nil
 }

@@ -50,15 +50,24 @@ type Decision struct {
 	Annotations map[string]*string           // nil value: remove the annotation
 }
 
-// Decide returns the next step. Its error comes from [Input].Estimate.
+// Decide returns the next step. Its error comes from [Input].Estimate, and the status has it, too.
 func Decide(in Input) (Decision, error) {
 	desired, err := api.ParseVMSize(in.VM.Annotations)
 	d := decision{Input: in, desired: desired}
+	out, estimateErr := d.decide(err)
+	if estimateErr != nil && out.Status == nil && desired != (api.Size{}) {
+		out = d.stop(api.ResizeNoEstimate, "%s", plaintext.OneLine(estimateErr.Error()))
+	}
+	return out, estimateErr
+}
+
+// decide returns the next step. invalid is the error of the annotations.
+func (d *decision) decide(invalid error) (Decision, error) {
 	reason, why := d.findLauncher()
 	switch {
-	case err != nil:
-		return d.withdraw(d.stop(api.ResizeInvalid, "%s", plaintext.OneLine(err.Error())))
-	case desired == (api.Size{}):
+	case invalid != nil:
+		return d.withdraw(d.stop(api.ResizeInvalid, "%s", plaintext.OneLine(invalid.Error())))
+	case d.desired == (api.Size{}):
 		return d.withdraw(Decision{})
 	case reason != "":
 		return d.stop(reason, "%s", why), nil

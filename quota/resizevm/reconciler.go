@@ -2,6 +2,7 @@ package resizevm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -65,7 +66,7 @@ func NewReconciler(c Config) *Reconciler {
 }
 
 // Reconcile implements [reconcile.Reconciler]. A VM without annotations costs only a read from the
-// cache.
+// cache. After an error controller-runtime retries with back-off.
 func (r *Reconciler) Reconcile(
 	ctx context.Context, request reconcile.Request,
 ) (reconcile.Result, error) {
@@ -86,10 +87,13 @@ func (r *Reconciler) Reconcile(
 		return reconcile.Result{}, err
 	}
 	d, err := r.step(ctx, in)
-	if err != nil {
+	if err != nil && d.Status == nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: period(d)}, r.report(ctx, in.VM, d.Status)
+	if err := errors.Join(err, r.report(ctx, in.VM, d.Status)); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: period(d)}, nil
 }
 
 func period(d Decision) time.Duration {
@@ -152,7 +156,10 @@ func (r *Reconciler) readQuotas(ctx context.Context, in *Input) error {
 	}
 	cluster, err := r.Cluster(ctx)
 	if err != nil {
-		return err
+		in.Estimate = func(*kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
+			return estimate.Launcher{}, err
+		}
+		return nil
 	}
 	s.Parallel = quota.ParallelOf(cluster.Configuration)
 	in.Accounts, _ = quota.Accounts(s, r.Options)
