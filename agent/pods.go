@@ -28,7 +28,7 @@ func (a *Agent) makePods(context.Context) (err error) {
 		Reports:  a.podDirs,
 	}
 	if a.kube != nil {
-		a.pods.Desired = a.kube.pods
+		a.pods.Desired, a.pods.Accounts = a.kube.pods, a.kube.pods
 	}
 	if a.supervision != nil {
 		a.pods.SetStopHandler = a.supervision.SetStopHandler

@@ -60,7 +60,23 @@ func (p *pod) readDesired() (podapi.Desired, error) {
 			w.Size, w.Error = record.Size, ""
 		}
 	}
+	p.applyPolicy(&w, l.Pod.Namespace)
 	return w, nil
+}
+
+// applyPolicy adds the bound of the node policy.
+func (p *pod) applyPolicy(w *podapi.Desired, namespace string) {
+	account, known := "", false
+	if p.node.Accounts != nil {
+		account, known = p.node.Accounts.ServiceAccount(p.uid)
+	}
+	rule, err := p.node.Policy.Get().MatchResize(namespace, account, known)
+	if err != nil {
+		w.Size, w.DryRun, w.Error = api.Size{}, nil, oneLine(err.Error())
+		return
+	}
+	w.Policy = podapi.Bound{Rule: rule.Name, VCPUs: rule.Resize.MaxVCPUs,
+		Memory: api.Bytes(rule.Resize.MaxMemory)}
 }
 
 // inKubernetes returns the desired state from the pod's object in Kubernetes; false: there is no

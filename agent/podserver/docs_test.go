@@ -33,7 +33,7 @@ func TestDocs(t *testing.T) {
 	}
 	for _, v := range []any{podapi.Observed{}, podapi.Desired{}, podapi.DryRun{}, podapi.Change{},
 		podapi.Stop{}, podapi.Report{}, podapi.Step{}, podapi.Actual{}, podapi.Limits{},
-		podapi.Headroom{}} {
+		podapi.Headroom{}, podapi.Bound{}} {
 		for _, name := range names(reflect.TypeOf(v)) {
 			if !strings.Contains(doc, "`"+name+"`") && !strings.Contains(doc, `"`+name+`"`) {
 				t.Errorf("docs/reference/pod-socket.md does not have %s of %T", name, v)

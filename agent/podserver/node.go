@@ -18,7 +18,7 @@ import (
 )
 
 // Node serves the pods of the node. The caller sets all fields before use. Only Desired,
-// Reports and SetStopHandler are optional.
+// Accounts, Reports and SetStopHandler are optional.
 type Node struct {
 	Registry *registry.Registry
 	Kernel   host.Kernel
@@ -40,9 +40,10 @@ type Node struct {
 	// Clock is the base of the generations of the desired state.
 	Clock host.Clock
 
-	Desired Desired // nil: without Kubernetes
-	Store   Store
-	Reports Reports // nil: no copies of reports in the pods' directories
+	Desired  Desired         // nil: without Kubernetes
+	Accounts ServiceAccounts // nil: service accounts are unknown
+	Store    Store
+	Reports  Reports // nil: no copies of reports in the pods' directories
 
 	// SetStopHandler gets the UID of a pod when its first stop handler arrives (true) and after its
 	// last one has left (false): [supervisor.Supervisor.SetStopHandler]. nil: no one listens. It
@@ -70,6 +71,11 @@ type Desired interface {
 	// Synced reports whether the first list of pods is complete. Before that, an unknown pod may
 	// exist.
 	Synced() bool
+}
+
+// ServiceAccounts knows the service accounts of pods from memory.
+type ServiceAccounts interface {
+	ServiceAccount(podUID string) (name string, known bool)
 }
 
 // Reports writes reports into the pods' directories: see [poddir.Dirs].

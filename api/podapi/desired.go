@@ -18,8 +18,19 @@ type Desired struct {
 	api.Size
 	DryRun *DryRun `json:"dryRun,omitempty"` // nil: none is requested
 
-	// Error says why the annotations could not be read. Size is empty then.
+	// Policy is the largest size that the node policy allows, also for a dry run.
+	Policy Bound `json:"policy,omitzero"`
+
+	// Error says why the annotations could not be read, or why the node policy allows no size.
+	// Size is empty then.
 	Error string `json:"error,omitempty"`
+}
+
+// Bound is the largest size of a VM. 0 is no bound.
+type Bound struct {
+	Rule   string    `json:"rule,omitempty"` // of the node policy
+	VCPUs  int       `json:"vcpus,omitempty"`
+	Memory api.Bytes `json:"memory,omitempty"` // of the guest
 }
 
 // DryRun is a size for which the pod reports only a plan.

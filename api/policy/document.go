@@ -63,6 +63,7 @@ type ruleFields struct {
 	Namespaces      []json.RawMessage `json:"namespaces"`
 	ServiceAccounts []json.RawMessage `json:"serviceAccounts"`
 	Memlock         podMemlockFields  `json:"memlock"`
+	Resize          resizeFields      `json:"resize"`
 	CgroupFiles     []json.RawMessage `json:"cgroupFiles"`
 	Domains         []json.RawMessage `json:"domains"`
 }
@@ -148,6 +149,7 @@ func (r *reader) rule(path string, f ruleFields) Rule {
 		Namespaces:      list(r, path+".namespaces", f.Namespaces, namespaceGlob),
 		ServiceAccounts: list(r, path+".serviceAccounts", f.ServiceAccounts, serviceAccountGlob),
 		Memlock:         r.podMemlock(path+".memlock", f.Memlock),
+		Resize:          r.resize(path+".resize", f.Resize),
 		CgroupFiles:     list(r, path+".cgroupFiles", f.CgroupFiles, cgroupFile),
 		Domains:         list(r, path+".domains", f.Domains, domainGlob),
 	}

@@ -43,6 +43,7 @@ rules:
   namespaces: ["vms", "tenant-*", "t[0-9]?"]
   serviceAccounts: ["default", "vm-*.x"]
   memlock: {max: 16Gi, unlimited: true}
+  resize: {maxMemory: 64Gi, maxVCPUs: 16}
   cgroupFiles: ["memory.high", "io.max", "hugetlb.2MB.max"]
   domains: ["vm-*", "größe [0-9]"]
 - name: bare
@@ -64,7 +65,7 @@ func TestParse(t *testing.T) {
 			"tier": "1"}, "compute"}},
 		Rules: []Rule{
 			{"tenants", []string{"vms", "tenant-*", "t[0-9]?"}, []string{"default", "vm-*.x"},
-				PodMemlock{16 << 30, true},
+				PodMemlock{16 << 30, true}, Resize{64 << 30, 16},
 				[]string{"hugetlb.2MB.max", "io.max", "memory.high"},
 				[]string{"vm-*", "größe [0-9]"}},
 			{Name: "bare", Namespaces: []string{"*"}},
@@ -211,7 +212,7 @@ func refusedInLists() []refusal {
 
 func TestParseRefuses(t *testing.T) {
 	for _, c := range slices.Concat(refusedAtTop(), refusedInLists(), refusedInLifecycle(),
-		refusedInHeadroom()) {
+		refusedInHeadroom(), refusedInResize()) {
 		got, err := Parse([]byte(c.text))
 		if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.200s\ngot %v, %v\nwant %s", c.text, got, err, c.want)

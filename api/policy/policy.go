@@ -76,6 +76,7 @@ type Rule struct {
 	Namespaces      []string // globs as in path.Match; never empty
 	ServiceAccounts []string // globs as in path.Match; empty: any
 	Memlock         PodMemlock
+	Resize          Resize
 	CgroupFiles     []string // exact names, sorted
 	// globs as in path.Match: domains of the node's libvirt that a pod may bind
 	Domains []string

@@ -166,6 +166,8 @@ type NodePolicyRule struct {
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
 	// +optional
 	Memlock *NodePolicyPodMemlock `json:"memlock,omitempty"`
+	// +optional
+	Resize *NodePolicyPodResize `json:"resize,omitempty"`
 	// +listType=set
 	// +optional
 	CgroupFiles []string `json:"cgroupFiles,omitempty"`
@@ -180,6 +182,18 @@ type NodePolicyPodMemlock struct {
 	Max *resource.Quantity `json:"max,omitempty"`
 	// +optional
 	Unlimited bool `json:"unlimited,omitempty"`
+}
+
+// NodePolicyPodResize bounds the size that one pod may ask for in a live resize.
+type NodePolicyPodResize struct {
+	// MaxMemory is the largest memory of the guest; absent: no bound.
+	// +optional
+	MaxMemory *resource.Quantity `json:"maxMemory,omitempty"`
+	// MaxVCPUs is the largest number of vCPUs; absent: no bound.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=8192
+	// +optional
+	MaxVCPUs *int32 `json:"maxVCPUs,omitempty"`
 }
 
 // NodePolicyStatus summarises the reports of the nodes for which the policy is the first choice.

@@ -193,7 +193,7 @@ const driftNote = "another client changed the VM after its resize"
 // libvirt or the agent it has not: the next comparison follows soon.
 func (r *resizer) hasDrifted(ctx context.Context, t target.Target) bool {
 	observed, err := resize.Read(ctx, r.domain, r.Agent)
-	return err == nil && !observed.Domain.Migrating && !resize.Reached(observed, t, r.Policy)
+	return err == nil && !observed.Domain.Migrating && !resize.Reached(observed, t, r.policy())
 }
 
 // afterRun schedules the next attempt or comparison. The pauses grow while another client changes
@@ -215,6 +215,9 @@ func (r *resizer) afterRun(report resize.Report, drifted bool, err error) {
 	r.retryDelay = 0
 }
 
+// policy returns the limits by the flags and by the node policy.
+func (r *resizer) policy() resize.Policy { return r.Policy.Within(r.latest.Load().Policy) }
+
 // runner returns a runner for the VM in its current state.
 func (r *resizer) runner(ctx context.Context) *resize.Runner {
 	overhead, err := r.overhead(ctx)
@@ -222,7 +225,7 @@ func (r *resizer) runner(ctx context.Context) *resize.Runner {
 		r.Log.Debug("the launcher's overhead is unknown", "error", err)
 	}
 	return &resize.Runner{
-		Domain: r.domain, Node: r.Agent, Journal: r.Journal, Policy: r.Policy, Log: r.Log,
+		Domain: r.domain, Node: r.Agent, Journal: r.Journal, Policy: r.policy(), Log: r.Log,
 		Progress: r.progressReporter(ctx, r.latest.Load().Generation), Overhead: overhead,
 	}
 }

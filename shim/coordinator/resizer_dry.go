@@ -57,5 +57,5 @@ func (r *resizer) makePlan(ctx context.Context, desired podapi.Desired) (resize.
 	if err != nil {
 		return resize.Plan{}, err
 	}
-	return resize.MakePlan(observed, newTarget, r.Policy)
+	return resize.MakePlan(observed, newTarget, r.policy())
 }

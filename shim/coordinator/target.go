@@ -86,10 +86,10 @@ func (r *resizer) guestOf(s virt.State) target.Guest {
 		VCPUs:     s.VCPUs.Plugged, MinVCPUs: s.VCPUs.Boot, MaxVCPUs: s.VCPUs.Maximum,
 		Keeps: !r.Follow,
 	}
-	if most := r.Policy.MaxMemory; most > 0 {
+	if most := r.policy().MaxMemory; most > 0 {
 		g.MaxMemory = min(g.MaxMemory, most)
 	}
-	if most := r.Policy.MaxVCPUs; most > 0 {
+	if most := r.policy().MaxVCPUs; most > 0 {
 		g.MaxVCPUs = min(g.MaxVCPUs, max(most, g.VCPUs))
 	}
 	for _, d := range s.Memory.Devices {

@@ -30,7 +30,8 @@ func (b *builder) planCPU() {
 
 func (b *builder) checkVCPUs(desired int, v virt.VCPUs) {
 	if limit := b.policy.MaxVCPUs; limit > 0 && desired > max(limit, v.Plugged) {
-		b.refuse(Forbidden, "vCPUs: %d exceed the maximum of the node's policy, %d", desired, limit)
+		b.refuse(Forbidden, "vCPUs: %d exceed the maximum of the node's policy, %d%s", desired,
+			limit, b.policy.by())
 	}
 	switch {
 	case desired > v.Maximum && v.Maximum <= v.Boot:

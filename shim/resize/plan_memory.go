@@ -15,8 +15,8 @@ func (b *builder) planMemory() {
 	plugged, guest := pluggedMemory(m, currentSize), b.observed.GuestMemory()
 	if limit := b.policy.MaxMemory; limit > 0 && desired > max(limit, guest) {
 		b.refuse(
-			Forbidden, "memory: %s exceeds the maximum of the node's policy, %s",
-			formatBytes(desired), formatBytes(limit),
+			Forbidden, "memory: %s exceeds the maximum of the node's policy, %s%s",
+			formatBytes(desired), formatBytes(limit), b.policy.by(),
 		)
 	}
 	switch {

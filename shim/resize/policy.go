@@ -1,12 +1,19 @@
 package resize
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
 
 // Policy is the node's limit on resizes, and the timeouts of steps. The zero value allows growth by
 // devices up to the domain's maximum.
 type Policy struct {
 	MaxMemory uint64 // bytes of a guest; 0: no maximum
 	MaxVCPUs  int    // 0: no maximum
+
+	Rule string // of the node policy, which may set the maximums; for messages
 
 	Shrink  bool // the guest may shrink
 	Balloon bool // the balloon may be used
@@ -34,6 +41,26 @@ const mebi = 1 << 20
 // DIMMBlock is the unit, in bytes, in which Linux guests on x86 plug and unplug memory. DIMMs are
 // multiples of it.
 const DIMMBlock = 128 * mebi
+
+// Within returns a policy that also respects the bound of the node policy.
+func (p Policy) Within(b podapi.Bound) Policy {
+	p.Rule = b.Rule
+	if m := uint64(max(b.Memory, 0)); m > 0 && (p.MaxMemory == 0 || m < p.MaxMemory) {
+		p.MaxMemory = m
+	}
+	if n := b.VCPUs; n > 0 && (p.MaxVCPUs == 0 || n < p.MaxVCPUs) {
+		p.MaxVCPUs = n
+	}
+	return p
+}
+
+// by names the rule in messages.
+func (p Policy) by() string {
+	if p.Rule == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (rule %q)", p.Rule)
+}
 
 func (p Policy) withDefaults() Policy {
 	p.Timeouts = p.Timeouts.withDefaults()
