@@ -186,6 +186,22 @@ admissionReviewVersions: [v1]
     + variables.before.filter(k, !(k in variables.after))
 {{- end }}
 
+{{/* Whether two texts are the same quantity: call with two CEL expressions. */}}
+{{- define "mooring.sameQuantity" -}}
+{{- $a := index . 0 }}{{ $b := index . 1 -}}
+({{ $a }} == {{ $b }} || isQuantity({{ $a }}) && isQuantity({{ $b }}) && quantity({{ $a }}).compareTo(quantity({{ $b }})) == 0)
+{{- end }}
+
+{{/* A refusal's text: call with field of the domain, dimension, annotation, and suffix of variables. */}}
+{{- define "mooring.ownedSize" -}}
+{{- $field := index . 0 }}{{ $dimension := index . 1 }}{{ $key := index . 2 }}{{ $suffix := index . 3 -}}
+'spec.template.spec.domain.{{ $field }}: the {{ $dimension }} of the VM is '
++ variables.before[?'{{ $key }}'].orValue(variables.after[?'{{ $key }}'].orValue('')) + ' by annotation {{ $key }}'
++ ', and ' + variables.before{{ $suffix }} + ' by its template. Change only the annotation. To change the template, run "'
++ variables.annotate + '{{ $key }}=' + variables.before{{ $suffix }} + '", wait for the reason Resized in'
++ ' status.resize.mooring.dev, and give template and annotation the same new value in one edit. Or stop the VM'
+{{- end }}
+
 {{/* The metadata that KubeVirt copies to a launcher pod, or null: call with "object" or "oldObject". */}}
 {{- define "mooring.launcherMetadata" -}}
 request.resource.resource == 'virtualmachineinstances' ? {{ . }}.metadata
