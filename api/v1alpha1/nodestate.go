@@ -68,6 +68,24 @@ type NodeStateStatus struct {
 	// OmittedLaunchers counts the launchers that Launchers lacks, to bound the size of the object.
 	// +optional
 	OmittedLaunchers int `json:"omittedLaunchers,omitempty"`
+
+	// DeletedPods are deleted pods of the node whose objects wait for the end of their VMs.
+	// +listType=atomic
+	// +optional
+	DeletedPods []DeletedPodReport `json:"deletedPods,omitempty"`
+}
+
+// DeletedPodReport says whether a VM of a deleted pod remains on the node.
+type DeletedPodReport struct {
+	Pod PodReport `json:"pod"`
+
+	// Ended is true if neither a process of the pod nor a VM of it remains on the node. Kubelet
+	// starts no container of a deleted pod, so it stays true.
+	Ended bool `json:"ended"`
+
+	// Reason is why Ended is false.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // Types of conditions of a [NodeState].
