@@ -45,7 +45,7 @@ func (a *Agent) Node() agentapi.Node {
 // state returns the facts of the NodeState.
 func (a *Agent) state() kube.State {
 	return kube.State{Node: a.Node(), Launchers: a.Launchers(), Policy: a.policies.outcome(),
-		NotReady: errors.Join(a.nriReady(), a.podsReady())}
+		NotReady: errors.Join(a.nriReady(), a.podsReady()), Deleted: a.deletedPods()}
 }
 
 // trackerState returns the state of the tracker.

@@ -19,6 +19,8 @@ const (
 	// maxText and maxNotes bound texts of one launcher: pods influence them.
 	maxText  = 1024
 	maxNotes = 10
+	// maxDeleted bounds the reports about deleted pods. The others follow when these are gone.
+	maxDeleted = 500
 )
 
 // State has the facts of a NodeState.
@@ -27,6 +29,9 @@ type State struct {
 	Launchers []agentapi.Launcher
 	Policy    v1alpha1.PolicyReport // outcome of the NodePolicy for this node
 	NotReady  error                 // why the agent is not ready; nil: it is
+
+	// Deleted are the reports about the pods of [PodCache.Deleted].
+	Deleted []v1alpha1.DeletedPodReport
 }
 
 // status returns the status without its heartbeat.
@@ -36,6 +41,7 @@ func (s State) status() (status v1alpha1.NodeStateStatus, err error) {
 	}
 	status.Policy = &s.Policy
 	status.Totals = totals(s.Launchers)
+	status.DeletedPods = s.Deleted[:min(len(s.Deleted), maxDeleted)]
 	status.Conditions = s.conditions()
 	launchers := slices.SortedFunc(slices.Values(s.Launchers), byPod)
 	for i, size := 0, 0; i < len(launchers); i++ {

@@ -146,6 +146,7 @@ func trimPod(node string) cache.TransformFunc {
 		if owner := instanceOwner(pod); owner != nil {
 			kept.OwnerReferences = []metav1.OwnerReference{*owner}
 		}
+		keepDeleted(kept, pod)
 		return kept, nil
 	}
 }
