@@ -127,7 +127,7 @@ func (p *Program) Command() *cobra.Command {
 	root.AddCommand(p.leaseCommand(), p.resizeCommand(), p.versionCommand())
 	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.domainCommand(), p.quotaCommand(),
 		p.doctorCommand(), p.sysdumpCommand(), p.nodeCommand(), p.verifyCommand(),
-		p.uninstallCommand())
+		p.fenceCommand(), p.uninstallCommand())
 	return root
 }
 

@@ -41,11 +41,11 @@ func (p *Program) uninstallCommand() *cobra.Command {
 			"In a cluster: removes the webhooks and the bindings of the admission policies\n" +
 			"for pods and quotas, resets ResourceQuotas to their base, and deletes\n" +
 			"reservations with their finalizers and the namespace annotations computed by\n" +
-			"the controller. A running controller would revert this: --force stops it, and\n" +
-			"without --force the command does nothing. The command also does nothing if a\n" +
-			"quota's base is unreadable or a controller keeps running. Other objects belong\n" +
-			"to the installer and stay: use helm uninstall (which runs this command itself)\n" +
-			"or kubectl delete.\n\n" +
+			"the controller. It removes the finalizer of fencing from all pods. A running\n" +
+			"controller would revert this: --force stops it, and without --force the command\n" +
+			"does nothing. The command also does nothing if a quota's base is unreadable or a\n" +
+			"controller keeps running. Other objects belong to the installer and stay: use\n" +
+			"helm uninstall (which runs this command itself) or kubectl delete.\n\n" +
 			"On a node, as root: removes the units of agent and fence, the pins below\n" +
 			"/sys/fs/bpf, the tmpfs at /run/mooring, and the program for launchers. Running\n" +
 			"launchers keep their limits. Policy, containerd's configuration and the\n" +

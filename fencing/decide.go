@@ -61,7 +61,7 @@ func Decide(f Facts) Decision {
 	switch {
 	case name == "":
 		return release(NeverBound, "the pod was never bound to a node")
-	case f.Node != nil && isOutOfService(f.Node) && !isReady(f.Node):
+	case f.Node != nil && isOutOfService(f.Node) && !Ready(f.Node):
 		return release(NodeOutOfService, "node %s has the taint %s and is not ready", name,
 			corev1.TaintNodeOutOfService)
 	case kubeletEnded(f.Pod) && !everStarted(f.Pod):
@@ -83,7 +83,7 @@ func release(r Reason, format string, args ...any) Decision {
 	return Decision{Release: true, Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-func wait(r Reason, format string, args ...any) Decision {
+func waiting(r Reason, format string, args ...any) Decision {
 	return Decision{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -93,13 +93,13 @@ func waitForNode(f Facts) (d Decision, ok bool) {
 	remedy := fmt.Sprintf("if the machine is off, run `kubectl mooring fence %s`", name)
 	switch {
 	case f.Node == nil:
-		return wait(NodeDeleted, "node %s has no Node object, and its VMs may run: %s", name,
+		return waiting(NodeDeleted, "node %s has no Node object, and its VMs may run: %s", name,
 			remedy), true
-	case !isReady(f.Node):
-		return wait(NodeNotReady, "node %s is not ready, and its VMs may run: %s, or add the "+
+	case !Ready(f.Node):
+		return waiting(NodeNotReady, "node %s is not ready, and its VMs may run: %s, or add the "+
 			"taint %s", name, remedy, corev1.TaintNodeOutOfService), true
 	case !kubeletEnded(f.Pod):
-		return wait(LauncherRuns, "kubelet of node %s has not reported the end of %s", name,
+		return waiting(LauncherRuns, "kubelet of node %s has not reported the end of %s", name,
 			runningNames(f.Pod)), true
 	}
 	return d, false
@@ -110,15 +110,15 @@ func waitForAgent(f Facts, report v1alpha1.DeletedPodReport, reported bool) Deci
 	name := f.Pod.Spec.NodeName
 	switch {
 	case f.State == nil:
-		return wait(NoAgent, "no agent of node %s has reported: install it there, or run "+
+		return waiting(NoAgent, "no agent of node %s has reported: install it there, or run "+
 			"`kubectl mooring fence %s --force`", name, name)
 	case f.State.Silent(f.Now):
-		return wait(AgentSilent, "the agent of node %s has not reported since %s", name,
+		return waiting(AgentSilent, "the agent of node %s has not reported since %s", name,
 			f.State.Status.HeartbeatTime.UTC().Format(time.RFC3339))
 	case !reported:
-		return wait(AgentNotReady, "the agent of node %s has not reported about the pod yet", name)
+		return waiting(AgentNotReady, "the agent of node %s has not reported about the pod yet", name)
 	}
-	return wait(VMRuns, "the agent of node %s: %s", name, report.Reason)
+	return waiting(VMRuns, "the agent of node %s: %s", name, report.Reason)
 }
 
 func reportOf(n *v1alpha1.NodeState, pod *corev1.Pod) (r v1alpha1.DeletedPodReport, ok bool) {
@@ -198,7 +198,8 @@ func isOutOfService(n *corev1.Node) bool {
 	return false
 }
 
-func isReady(n *corev1.Node) bool {
+// Ready reports whether kubelet of a node reports itself as ready.
+func Ready(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue

@@ -81,6 +81,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		c.restoreQuotas(ctx),
 		c.removeReservations(ctx),
 		c.clearNamespaces(ctx),
+		c.ReleasePods(ctx),
 	)
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 )
@@ -241,4 +242,34 @@ func TestFaultsAreReportedFirst(t *testing.T) {
 		t.Errorf("printed %q", *printed)
 	}
 	checkUnchanged(t, c, objects)
+}
+
+// TestReleasePods: uninstall removes the finalizer of fencing from living and from deleted pods.
+func TestReleasePods(t *testing.T) {
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name,
+			Labels:     map[string]string{api.FencingLabel: "true"},
+			Finalizers: []string{"example.com/a", api.PodFinalizer}}}
+	}
+	deleted := pod("deleted")
+	deleted.Finalizers = deleted.Finalizers[1:]
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	c, lines := newCluster(t, pod("lives"), deleted)
+	if err := c.ReleasePods(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := &corev1.PodList{}
+	if err := c.Client.List(t.Context(), left); err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) != 1 || len(left.Items[0].Finalizers) != 1 {
+		t.Errorf("pods %+v", left.Items)
+	}
+	want := []string{
+		"remove the finalizer of pod vms/deleted (deleted: its VM may still run): done",
+		"remove the finalizer of pod vms/lives: done",
+	}
+	if diff := cmp.Diff(want, *lines); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }

@@ -23,6 +23,7 @@ type Config struct {
 	Workers        int
 	Halt           bool
 	Resize         bool
+	Fence          bool
 	Quota          quota.Options
 	Webhook        WebhookConfig
 	LogLevel       slog.Level
@@ -60,6 +61,8 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 		"for migrations")
 	flags.BoolVar(&c.Resize, "resize-vms", c.Resize, "give running VMs the size that annotations "+
 		"of their VirtualMachine ask for")
+	flags.BoolVar(&c.Fence, "fence-pods", c.Fence, "keep deleted launcher pods of namespaces "+
+		"that opt in until their VM is proven gone")
 	quotaflags.Add(flags, &c.Quota)
 	c.Webhook.addFlags(flags)
 	logflags.Add(flags, &c.LogLevel, &c.LogFormat)

@@ -18,7 +18,9 @@ import (
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/fencing"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 	"github.com/mooring-vm/mooring/internal/serve"
 	"github.com/mooring-vm/mooring/nodepolicy"
@@ -52,6 +54,14 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	}
 	if err := nodepolicy.Add(m, logger); err != nil {
 		return nil, err
+	}
+	if config.Fence {
+		if err := fencing.Add(m, fencing.Options{
+			Events:  m.GetEventRecorder(agentapi.ControllerReporter),
+			Metrics: fencing.NewMetrics(registry), Logger: logger,
+		}); err != nil {
+			return nil, err
+		}
 	}
 	serving, err := addWebhooks(m, config, registry, logger)
 	if err != nil {

@@ -132,6 +132,7 @@ func addWebhooks(
 	}
 	options := config.Webhook.options(namespace, config.Quota, logger)
 	options.Events = m.GetEventRecorder(agentapi.WebhookReporter)
+	options.Fence = config.Fence
 	if config.Mode == policy.Observe {
 		options.Observe = observe.New(options.Events, registry)
 	}

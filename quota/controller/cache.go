@@ -29,7 +29,7 @@ func CacheOptions() cache.Options {
 }
 
 // trimOther trims objects other than pods. Of a NodeState, package nodepolicy needs the report about
-// the policy and its age, and package resizevm the sizes of VMs. A rule by kind for VMIs would fail
+// the policy and its age, package fencing that about deleted pods, and package resizevm the sizes. A rule by kind for VMIs would fail
 // without KubeVirt, because the cache requires that the API server serves the kind of each rule.
 func trimOther(o any) (any, error) {
 	switch o := o.(type) {
@@ -38,7 +38,7 @@ func trimOther(o any) (any, error) {
 	case *v1alpha1.NodeState:
 		return &v1alpha1.NodeState{ObjectMeta: identity(o.ObjectMeta),
 			Status: v1alpha1.NodeStateStatus{Policy: o.Status.Policy,
-				HeartbeatTime: o.Status.HeartbeatTime,
+				HeartbeatTime: o.Status.HeartbeatTime, DeletedPods: o.Status.DeletedPods,
 				Launchers:     resizevm.TrimLaunchers(o.Status.Launchers)}}, nil
 	}
 	return cache.TransformStripManagedFields()(o)

@@ -11,12 +11,14 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/mooring-vm/mooring/fencing"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/virt"
 	"github.com/mooring-vm/mooring/quota/webhook/certificates"
@@ -52,6 +54,7 @@ type Options struct {
 
 	Exempt []string // users and groups exempt from the guard
 	Shim   launcher.Shim
+	Fence  bool // serve the webhook of package fencing
 	Logger *slog.Logger
 }
 
@@ -122,7 +125,7 @@ func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 		Live: m.GetAPIReader(), Client: m.GetClient(), Cluster: cluster, Shim: o.Shim.Image != "",
 		Quota: o.Quota, Exempt: exempt, Observe: o.Observe, Logger: o.Logger,
 	}
-	return map[string]admission.Handler{
+	all := map[string]admission.Handler{
 		"/validate-resourcequota":         guard.NewQuota(g),
 		"/validate-namespace":             guard.NewNamespace(g),
 		"/validate-virtualmachine":        guard.NewVM(g),
@@ -132,5 +135,19 @@ func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 		"/mutate-launcher": launcher.New(launcher.Config{Reader: m.GetAPIReader(),
 			Cluster: cluster, Shim: o.Shim, Observe: o.Observe, Events: o.Events,
 			Logger: o.Logger}),
+	}
+	if o.Fence {
+		all["/mutate-fencing"] = fencing.NewWebhook(o.observeFencing())
+	}
+	return all
+}
+
+// observeFencing returns the report of mode observe, nil in mode enforce.
+func (o Options) observeFencing() fencing.Report {
+	if o.Observe == nil {
+		return nil
+	}
+	return func(r admission.Request, pod *corev1.Pod, change string) admission.Response {
+		return o.Observe.Change(r, observe.Owner(pod), change)
 	}
 }

@@ -4,6 +4,7 @@
 {{- include "mooring.checkReplicas" . -}}
 {{- include "mooring.checkContainerd" . -}}
 {{- include "mooring.checkPlugin" . -}}
+{{- include "mooring.checkFencing" . -}}
 {{- include "mooring.checkSetters" . -}}
 {{- end }}
 
@@ -37,6 +38,16 @@
 {{- if not (.Capabilities.APIVersions.Has "plugin.kubevirt.io/v1alpha1/Plugin") -}}
 {{- fail "kubevirt.plugin.enabled: the cluster does not know plugin.kubevirt.io/v1alpha1 Plugin: want KubeVirt 1.9, or kubevirt.plugin.enabled=false (helm template: --api-versions plugin.kubevirt.io/v1alpha1/Plugin)" -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Without the agent, no pod with the finalizer would ever end. */}}
+{{- define "mooring.checkFencing" -}}
+{{- if and .Values.fencing.enabled (not (and .Values.agent.enabled (include "mooring.serves" .))) -}}
+{{- fail "fencing.enabled: deleted pods wait for the agent's word, and webhooks protect new ones: want agent.enabled=true, controller.enabled=true and webhooks.enabled=true, or fencing.enabled=false" -}}
+{{- end -}}
+{{- if and .Values.fencing.enabled (eq (int .Values.controller.replicas) 0) -}}
+{{- fail "fencing.enabled: controller.replicas is 0, and without a controller deleted pods stay: want at least 1" -}}
 {{- end -}}
 {{- end }}
 

@@ -132,7 +132,7 @@ capabilities:
 {{- end }}
 
 {{/* The common fields of webhooks: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY). A fifth
-element "reserved" limits the webhook to namespaces with reservations. */}}
+element "reserved" limits the webhook to namespaces with reservations, "fenced" to those with fencing. */}}
 {{- define "mooring.webhook" -}}
 {{- with index . 0 -}}
 clientConfig:
@@ -144,7 +144,7 @@ namespaceSelector:
   {{- include "mooring.excluded" (list . .Values.webhooks.excludedNamespaces) | nindent 2 }}
   {{- if gt (len $) 4 }}
   matchLabels:
-    reserved.quota.mooring.dev: "true"
+    {{ ternary "fencing.mooring.dev" "reserved.quota.mooring.dev" (eq (index $ 4) "fenced") }}: "true"
   {{- end }}
 matchPolicy: Equivalent
 failurePolicy: {{ index $ 3 }}
@@ -168,6 +168,11 @@ admissionReviewVersions: [v1]
 {{- define "mooring.byController" -}}
 - name: by-controller
   expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:mooring-controller'
+{{- end }}
+
+{{/* Whether an update of a pod removes the finalizer of fencing. */}}
+{{- define "mooring.releases" -}}
+'mooring.dev/vm' in oldObject.metadata.?finalizers.orValue([]) && !('mooring.dev/vm' in object.metadata.?finalizers.orValue([]))
 {{- end }}
 
 {{/* The keys that a request sets, changes or removes: call with "annotations" or "labels". */}}
