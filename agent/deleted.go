@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// podEnds finds out whether anything of a pod remains on the node.
+// podEnds finds out whether a process or VM of a pod remains on the node.
 type podEnds struct {
 	registry     *registry.Registry
 	ready        func() error // why the agent does not know the launchers of the node
@@ -57,7 +57,7 @@ func (e *podEnds) report(pod kube.DeletedPod) v1alpha1.DeletedPodReport {
 	return r
 }
 
-// ended returns nil if nothing of the pod remains, or an error with the reason. It reads cgroups
+// ended returns nil after the end of the pod, or an error with the reason. It reads cgroups
 // first: without one, the pod has no process that could start a VM.
 func (e *podEnds) ended(pod kube.DeletedPod) error {
 	if err := e.ready(); err != nil {
@@ -83,7 +83,7 @@ func (e *podEnds) ended(pod kube.DeletedPod) error {
 	return e.noDomain(pod)
 }
 
-// describeVM names a VM process of the pod, or nothing.
+// describeVM names a VM process of the pod; empty: the agent knows none.
 func (e *podEnds) describeVM(podUID string) string {
 	for _, l := range e.registry.List() {
 		if l.Pod.UID == podUID && len(l.VMs) > 0 {

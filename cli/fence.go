@@ -20,7 +20,7 @@ type fenceOptions struct {
 func (p *Program) fenceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fence [NODE]",
-		Short: "Show deleted pods that wait for the end of their VMs, or release those of a dead node",
+		Short: "Show deleted pods that wait for their VMs, or release the pods of a dead node",
 		Long: "With fencing, a deleted launcher pod stays until its VM is proven gone. Without\n" +
 			"NODE, shows the waiting pods, their age, and the missing proof.\n\n" +
 			"With NODE, releases the deleted pods of this node: KubeVirt and StatefulSets\n" +

@@ -87,7 +87,7 @@ func waiting(r Reason, format string, args ...any) Decision {
 	return Decision{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-// waitForNode names the missing part of a pod whose kubelet has not ended it.
+// waitForNode names the missing part of a pod before the word of its kubelet.
 func waitForNode(f Facts) (d Decision, ok bool) {
 	name := f.Pod.Spec.NodeName
 	remedy := fmt.Sprintf("if the machine is off, run `kubectl mooring fence %s`", name)
@@ -133,13 +133,13 @@ func reportOf(n *v1alpha1.NodeState, pod *corev1.Pod) (r v1alpha1.DeletedPodRepo
 	return r, false
 }
 
-// deletedByPodGC is the reason of a condition by which kube-controller-manager, in place of kubelet,
-// ends a pod of a missing node.
+// deletedByPodGC is a condition's reason: kube-controller-manager, in place of kubelet, has ended a
+// pod of a missing node.
 const deletedByPodGC = "DeletionByPodGC"
 
-// kubeletEnded reports whether kubelet says that the pod has ended for good: in a terminal phase it
-// starts no container. The phase alone is not its word, because pod garbage collection fails pods
-// of missing nodes. Kubelet sets the start time with its first status.
+// kubeletEnded reports whether kubelet has ended the pod for good: in a terminal phase it starts no
+// container. The phase alone is not its word, because pod garbage collection fails pods of missing
+// nodes. Kubelet sets the start time with its first status.
 func kubeletEnded(pod *corev1.Pod) bool {
 	s := &pod.Status
 	if s.Phase != corev1.PodSucceeded && s.Phase != corev1.PodFailed || s.StartTime == nil {

@@ -59,7 +59,7 @@ func (m *Metrics) forget(pod types.NamespacedName) {
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) { to <- m.waiting; to <- m.longest }
 
-// Collect implements [prometheus.Collector]. Ages are those of the scrape.
+// Collect implements [prometheus.Collector]. Ages are as of the scrape.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

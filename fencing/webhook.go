@@ -17,7 +17,7 @@ import (
 type Report func(req admission.Request, pod *corev1.Pod, change string) admission.Response
 
 // NewWebhook returns the handler for new launcher pods of namespaces with the label: the webhook's
-// configuration selects both. It reads nothing. A nil report changes the pods.
+// configuration selects both. It sends no request. A nil report changes the pods.
 func NewWebhook(report Report) admission.Handler {
 	return admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
 		pod := &corev1.Pod{}

@@ -21,8 +21,10 @@ var (
 	alertRow = regexp.MustCompile("(?m)^\\| `(Mooring[A-Za-z]+)` \\| ([a-z]+) \\| [^|]+ \\|$")
 )
 
-// controllerPrefix begins the names of the controller's metrics, which its own test checks.
-const controllerPrefix = "mooring_quota_"
+// ofController reports whether a metric is the controller's. Its own tests check these.
+func ofController(metric string) bool {
+	return strings.HasPrefix(metric, "mooring_quota_") || strings.HasPrefix(metric, "mooring_fencing_")
+}
 
 // monitoring is the directory of alerts and dashboard.
 const monitoring = "../../deploy/helm/mooring/files/monitoring"
@@ -84,7 +86,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 func TestMetricsAreDocumented(t *testing.T) {
 	documented := map[string]string{}
 	for _, row := range metricRow.FindAllStringSubmatch(readDoc(t, "metrics.md"), -1) {
-		if strings.HasPrefix(row[1], controllerPrefix) {
+		if ofController(row[1]) {
 			continue
 		}
 		if _, twice := documented[row[1]]; twice {
@@ -108,7 +110,7 @@ func TestNamedMetricsExist(t *testing.T) {
 	controllers := readDoc(t, "metrics.md")
 	for _, name := range metricName.FindAllString(text, -1) {
 		base := name
-		if strings.HasPrefix(name, controllerPrefix) {
+		if ofController(name) {
 			of := strings.TrimSuffix(name, "_bucket")
 			if !strings.Contains(controllers, "| `"+name+"` |") &&
 				!strings.Contains(controllers, "| `"+of+"` | histogram |") {

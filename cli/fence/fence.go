@@ -1,4 +1,4 @@
-// Package fence lists and releases the pods that wait for the end of their VMs: see package fencing.
+// Package fence lists and releases deleted pods with living VMs: see package fencing.
 package fence
 
 import (
@@ -31,7 +31,7 @@ type Cluster struct {
 	Print  func(line string)
 }
 
-// Waiting is a pod that waits, and the missing proof.
+// Waiting is a waiting pod with the missing proof.
 type Waiting struct {
 	Pod *corev1.Pod
 	fencing.Decision
@@ -82,7 +82,7 @@ func (c *Cluster) Release(ctx context.Context, node string, force bool) error {
 	return errors.Join(errs...)
 }
 
-// signOfLife returns the last sign that the machine of a node is on; empty: there is none.
+// signOfLife returns the last sign of a running machine; empty: there is none.
 func (c *Cluster) signOfLife(ctx context.Context, name string) (string, error) {
 	state := &v1alpha1.NodeState{}
 	err := c.Client.Get(ctx, client.ObjectKey{Name: name}, state)
