@@ -39,7 +39,7 @@ func trimOther(o any) (any, error) {
 		return &v1alpha1.NodeState{ObjectMeta: identity(o.ObjectMeta),
 			Status: v1alpha1.NodeStateStatus{Policy: o.Status.Policy,
 				HeartbeatTime: o.Status.HeartbeatTime, DeletedPods: o.Status.DeletedPods,
-				Launchers:     resizevm.TrimLaunchers(o.Status.Launchers)}}, nil
+				Launchers: resizevm.TrimLaunchers(o.Status.Launchers)}}, nil
 	}
 	return cache.TransformStripManagedFields()(o)
 }
