@@ -68,6 +68,12 @@ func TestRealEnds(t *testing.T) {
 		`<disk type='file'><driver name='qemu' type='raw'/><source file='%s'/>`+
 			`<target dev='vda' bus='virtio'/></disk><memballoon`, disk), 1)
 	write(t, r.dir, "guest.xml", []byte(guest))
+	t.Cleanup(func() {
+		all, _ := r.List()
+		for _, d := range all { // after a failure
+			_ = unix.Kill(d.PID, unix.SIGKILL)
+		}
+	})
 	ends := follow(t, r.Daemon)
 	eventually(t, "an event", func() bool { // the connection needs a moment
 		r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
