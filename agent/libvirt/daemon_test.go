@@ -149,6 +149,11 @@ func TestShutdownAfterAChange(t *testing.T) {
 				1)
 			write(t, dir, "vm-1.xml", replaced)
 		}, ErrOtherProcess},
+		"another domain": {func(t *testing.T, dir string) {
+			replaced := bytes.Replace(read(t, "libvirt-9.0.xml"), []byte(vm1.UUID),
+				[]byte("00000000-5627-4dec-933e-74ce04c51e18"), -1)
+			write(t, dir, "vm-1.xml", replaced)
+		}, ErrOtherProcess},
 		"gone": {func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "vm-1.xml")); err != nil {
 				t.Fatal(err)

@@ -160,6 +160,7 @@ func TestNextLauncherOfThePod(t *testing.T) {
 		}
 		r.expectVMOf(next.Pod.UID, vmfile.Absent, host.Process{}, "") // without a turn of Run
 		r.exit(vm, "")
+		r.expectVMOf(next.Pod.UID, vmfile.Absent, host.Process{}, "")
 		r.advance(time.Minute)
 		r.expectVMOf(next.Pod.UID, vmfile.Absent, host.Process{}, "")
 	})

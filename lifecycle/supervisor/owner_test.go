@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,28 @@ func TestOwnerThatMayLive(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unreadableHierarchy is a node whose cgroups cannot be read.
+type unreadableHierarchy struct{ supervisor.Processes }
+
+func (unreadableHierarchy) PodCgroupExists(string) (bool, error) {
+	return false, errors.New("input/output error")
+}
+
+// An unreadable hierarchy proves no end of the owner.
+func TestOwnerWithUnknownCgroup(t *testing.T) {
+	change := func(c *supervisor.Config) {
+		withAllStops(c)
+		c.Processes = unreadableHierarchy{c.Processes}
+	}
+	inBubble(t, change, func(r *rig) {
+		r.Reconciled()
+		vm := r.startOwned(goneOwner)
+		r.advance(time.Hour)
+		r.expectSignals(vm)
+		r.expectNotes(0, agentapi.ReasonOwnerGone, goneOwner, "")
+	})
 }
 
 // The fence ends no VM without a tie.
