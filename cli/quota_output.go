@@ -43,6 +43,9 @@ func (m maintenanceJSON) String() string {
 	if m.Memory > 0 {
 		all = append(all, fmt.Sprintf("%d%% of limits.memory", m.Memory))
 	}
+	if m.Strict && len(all) > 0 {
+		all = append(all, "strict")
+	}
 	return strings.Join(all, ", ")
 }
 

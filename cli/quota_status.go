@@ -41,6 +41,7 @@ func (s quotaStatusJSON) names() []string {
 type maintenanceJSON struct {
 	CPU    int64 `json:"cpuPercent"`
 	Memory int64 `json:"memoryPercent"`
+	Strict bool  `json:"strict"`
 }
 
 type quotaJSON struct {

@@ -35,6 +35,8 @@ type Account struct {
 
 	slots slots
 
+	lacksShare map[string]corev1.ResourceList // by reservation, see [pods.limitToShare]
+
 	claimed   corev1.ResourceList // see [Claim]
 	claimants int
 }

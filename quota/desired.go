@@ -14,6 +14,8 @@ import (
 //
 //	base + overrun + (reservations - free maintenance share, if positive)
 //
+// A strict share covers all reservations of its resources, see [Maintenance].
+//
 // The overrun is the use beyond the base by pods other than reserved target pods. Without it the
 // next migration would lack these amounts. Two parts bound it. The first is the use beyond the base
 // when the quota got this base, see [OverrunAnnotation]: a larger target pod or a lowered quota can
@@ -41,7 +43,11 @@ func Desired(base, overrun, reserved, aside corev1.ResourceList) corev1.Resource
 
 // desired returns spec.hard with room for these reservations.
 func (a Account) desired(reserved corev1.ResourceList) corev1.ResourceList {
-	return Desired(a.Base, a.Overrun, reserved, a.FreeMaintenance)
+	aside := a.FreeMaintenance
+	if a.Shares.Strict {
+		aside = Max(aside, restrictTo(reserved, a.Shares.Maintenance))
+	}
+	return Desired(a.Base, a.Overrun, reserved, aside)
 }
 
 // overrun returns the use beyond the base that the quota covers while it has reservations.
@@ -60,8 +66,8 @@ func (a Account) overrun(taken, migrated corev1.ResourceList) corev1.ResourceLis
 	return out
 }
 
-// reserves reports whether a launcher is the target pod of a reservation. KubeVirt can start another
-// migration of the VM first. Its target pod then uses the VM's reservation.
+// reserves reports whether a launcher is the target pod of a reservation. KubeVirt can start
+// another migration of the VM first. Its target pod then uses the VM's reservation.
 func (p pods) reserves(a Account, pod *corev1.Pod) bool {
 	migration := migrationOf(pod)
 	return slices.ContainsFunc(a.Reservations, func(r *v1alpha1.MigrationReservation) bool {
@@ -113,8 +119,10 @@ func (p pods) addUse(a *Account) error {
 	if a.second, err = p.secondLaunchers(*a); err != nil {
 		return err
 	}
+	unknown := minus(used, p.inFlight(*a))
+	p.limitToShare(a, a.freeMaintenance(Max(vms.others, unknown)))
 	most := a.desiredBeside(Max(vms.others, used), vms.migrated)
-	used = minus(used, p.inFlight(*a))
+	used = unknown
 	least := a.desiredBeside(Max(vms.others, used), vms.migrated)
 	a.Desired = within(a.Quota.Spec.Hard, least, most)
 	return nil

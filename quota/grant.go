@@ -25,6 +25,7 @@ const (
 	reasonWaitingForQuota = "WaitingForQuota"
 	reasonWaitingForGuard = "WaitingForGuard"
 	reasonWaitingForSlot  = "WaitingForSlot"
+	reasonWaitingForShare = "WaitingForShare"
 	reasonQuotaFull       = "QuotaFull"
 	reasonRetryPending    = "RetryPending"
 	reasonReleasing       = "Releasing"
@@ -33,7 +34,7 @@ const (
 // WaitingReasons returns the reasons of the condition Waiting while a quota rejects the target pod.
 func WaitingReasons() []string {
 	return []string{reasonObserveMode, reasonQuotaFull, reasonRetryPending, reasonWaitingForGuard,
-		reasonWaitingForQuota, reasonWaitingForSlot}
+		reasonWaitingForQuota, reasonWaitingForShare, reasonWaitingForSlot}
 }
 
 // grant compares a reservation with status.hard and status.used of every quota that charges it.
@@ -47,6 +48,9 @@ func (p *planner) grant(d draft) grant {
 		if held && !p.pods.started(d.after) &&
 			a.slots.free(p.pods.sourceNode(d.after)) == 0 {
 			return grant{false, reasonWaitingForSlot, a.slots.String()}
+		}
+		if held && len(a.lacksShare[d.after.Name]) > 0 {
+			return grant{false, reasonWaitingForShare, a.describeShareShortage(d.after.Name)}
 		}
 		if held && !p.inForce(a, d.after.Name) {
 			if p.o.Observe {
@@ -120,7 +124,7 @@ func (p *planner) inForce(a Account, holder string) bool {
 	last := slices.IndexFunc(order, func(r *v1alpha1.MigrationReservation) bool {
 		return r.Name == holder
 	})
-	reserved, _ := p.pods.reserved(a, order[:last+1])
+	reserved, _ := p.pods.reserved(a, a.withinShare(order[:last+1]))
 	return a.hardCovers(a.desired(reserved))
 }
 

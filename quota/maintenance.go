@@ -14,11 +14,17 @@ import (
 
 // MaintenanceAnnotation of a namespace sets the maintenance share of its quotas. It takes
 // precedence over the annotation "maintenanceQuota" under [Options.Prefix], which has the same
-// format: {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":"50"}}.
+// format: {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":"50","strict":true}}. The last
+// name is Mooring's own.
 const MaintenanceAnnotation = "maintenance.quota" + api.Suffix
 
 // Maintenance is the maintenance share of a quota in percent, 0 to 100. Zero is no share.
-type Maintenance struct{ CPU, Memory int64 }
+type Maintenance struct {
+	CPU, Memory int64
+
+	// Strict: migrations get the share and no more. Otherwise the quota is raised by the rest.
+	Strict bool
+}
 
 // MaintenanceOf reads the annotation of a namespace. Without an annotation the share is zero. The
 // error is an [*api.InvalidError].
@@ -55,11 +61,19 @@ func parseMaintenance(key, text string) (Maintenance, error) {
 	var m Maintenance
 	seen := map[string]bool{}
 	for name, raw := range fields {
-		into := m.field(name)
-		if into == nil || seen[strings.ToLower(name)] {
-			return invalid("%.80q: want limitsCpuPercent and limitsMemoryPercent, each once", name)
+		into, known := m.field(name)
+		if !known || seen[strings.ToLower(name)] {
+			return invalid("%.80q: want limitsCpuPercent, limitsMemoryPercent and strict, each once",
+				name)
 		}
 		seen[strings.ToLower(name)] = true
+		if into == nil {
+			var err error
+			if m.Strict, err = parseStrict(raw); err != nil {
+				return invalid("%s: %v", name, err)
+			}
+			continue
+		}
 		percent, err := parsePercent(raw)
 		if err != nil {
 			return invalid("%s: %v", name, err)
@@ -69,14 +83,27 @@ func parseMaintenance(key, text string) (Maintenance, error) {
 	return m, nil
 }
 
-func (m *Maintenance) field(name string) *int64 {
+// field returns the percentage with a name; nil for strict.
+func (m *Maintenance) field(name string) (percentage *int64, known bool) {
 	switch strings.ToLower(name) {
 	case "limitscpupercent":
-		return &m.CPU
+		return &m.CPU, true
 	case "limitsmemorypercent":
-		return &m.Memory
+		return &m.Memory, true
+	case "strict":
+		return nil, true
 	}
-	return nil
+	return nil, false
+}
+
+func parseStrict(raw json.RawMessage) (bool, error) {
+	switch string(raw) {
+	case `true`, `"true"`:
+		return true, nil
+	case `false`, `"false"`:
+		return false, nil
+	}
+	return false, fmt.Errorf("%.80s: want true or false", raw)
 }
 
 func parsePercent(raw json.RawMessage) (int64, error) {
@@ -98,12 +125,14 @@ func parsePercent(raw json.RawMessage) (int64, error) {
 type Shares struct {
 	VM          corev1.ResourceList // for VMs
 	Maintenance corev1.ResourceList // for migrations
+
+	Strict bool // see [Maintenance]
 }
 
 // Of divides a base. Migrations get trunc(base * percent / 100), in thousandths of a CPU and in
 // bytes. VMs get the rest.
 func (m Maintenance) Of(base corev1.ResourceList) Shares {
-	s := Shares{VM: corev1.ResourceList{}, Maintenance: corev1.ResourceList{}}
+	s := Shares{VM: corev1.ResourceList{}, Maintenance: corev1.ResourceList{}, Strict: m.Strict}
 	if cpu, ok := base[corev1.ResourceLimitsCPU]; ok && m.CPU > 0 {
 		part := resource.NewMilliQuantity(percent(cpu.MilliValue(), m.CPU), resource.DecimalSI)
 		s.put(corev1.ResourceLimitsCPU, cpu, *part)

@@ -25,6 +25,9 @@ func TestMaintenanceOf(t *testing.T) {
 		`{"limit":{"LimitsCpuPercent":"100","limitsMemoryPercent":"0"}}`: {CPU: 100},
 		`{"limitsCpuPercent":1,"limitsMemoryPercent":2}`:                 {CPU: 1, Memory: 2},
 		`{"limit":{}}`: {}, `{}`: {},
+		`{"limit":{"limitsCpuPercent":5,"strict":true}}`: {CPU: 5, Strict: true},
+		`{"limitsCpuPercent":5,"Strict":"true"}`:         {CPU: 5, Strict: true},
+		`{"limitsCpuPercent":5,"strict":false}`:          {CPU: 5},
 	} {
 		if got, err := quota.MaintenanceOf(space(proposed, text), quota.Options{}); err != nil ||
 			got != want {
@@ -47,10 +50,11 @@ func TestMaintenanceRefuses(t *testing.T) {
 		`{"limitsCpuPercent":"50%"}`: `limitsCpuPercent: "50%": want`,
 		`{"limitsCpuPercent":0.5}`:   "limitsCpuPercent: 0.5: want",
 		`{"limitsCpuPercent":null}`:  "limitsCpuPercent: null: want",
-		`{"cpu":50}`: `"cpu": want limitsCpuPercent and ` +
-			`limitsMemoryPercent`,
+		`{"cpu":50}`: `"cpu": want limitsCpuPercent, ` +
+			`limitsMemoryPercent and strict`,
 		`{"limitsCpuPercent":1,"LimitsCPUPercent":2}`: "each once",
 		`{"limit":{},"limitsCpuPercent":2}`:           `"limit": want`,
+		`{"limitsCpuPercent":2,"strict":1}`:           "strict: 1: want true or false",
 	} {
 		_, err := quota.MaintenanceOf(space(proposed, text), quota.Options{})
 		var invalid *api.InvalidError

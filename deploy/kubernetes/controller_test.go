@@ -129,6 +129,8 @@ func TestWebhooks(t *testing.T) {
 			"virtualmachines virtualmachines/status", "CREATE UPDATE UPDATE", "NoneOnDryRun", false},
 		"virtualmachinerestores.guard.mooring.dev": {"/validate-virtualmachinerestore",
 			"virtualmachinerestores", "CREATE", "NoneOnDryRun", false},
+		"virtualmachineinstancemigrations.guard.mooring.dev": {"/validate-migration",
+			"virtualmachineinstancemigrations", "CREATE", "NoneOnDryRun", false},
 		"launchers.guard.mooring.dev": {"/validate-launcher", "pods", "CREATE",
 			"NoneOnDryRun", true},
 		"pods.guard.mooring.dev": {"/validate-pod", "pods", "CREATE", "NoneOnDryRun", false},

@@ -91,9 +91,10 @@ func TestFailIsForVMsAlone(t *testing.T) {
 	got := failurePolicies(t, append(enforce(), "--set=webhooks.failurePolicy=Fail")...)
 	want := map[string]string{
 		"resourcequotas.guard.mooring.dev": "Ignore", "namespaces.guard.mooring.dev": "Ignore",
-		"virtualmachines.guard.mooring.dev":        "Fail",
-		"virtualmachinerestores.guard.mooring.dev": "Fail",
-		"launchers.guard.mooring.dev":              "Fail", "launchers.mooring.dev": "Fail",
+		"virtualmachineinstancemigrations.guard.mooring.dev": "Ignore",
+		"virtualmachines.guard.mooring.dev":                  "Fail",
+		"virtualmachinerestores.guard.mooring.dev":           "Fail",
+		"launchers.guard.mooring.dev":                        "Fail", "launchers.mooring.dev": "Fail",
 		"pods.guard.mooring.dev": "Fail", "resizes.guard.mooring.dev": "Fail",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -80,7 +80,7 @@ mooring_quota_reserved ` + reserved + `
 # TYPE mooring_quota_waiting gauge
 `
 	for _, reason := range []string{"ObserveMode", "QuotaFull", "RetryPending", "WaitingForGuard",
-		"WaitingForQuota", "WaitingForSlot"} {
+		"WaitingForQuota", "WaitingForShare", "WaitingForSlot"} {
 		n := waiting[reason]
 		if n == "" {
 			n = "0"

@@ -130,6 +130,7 @@ func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 		"/validate-namespace":             guard.NewNamespace(g),
 		"/validate-virtualmachine":        guard.NewVM(g),
 		"/validate-virtualmachinerestore": guard.NewRestore(g),
+		"/validate-migration":             guard.NewMigration(g),
 		"/validate-launcher":              guard.NewLauncher(g),
 		"/validate-pod":                   guard.NewPod(g),
 		"/mutate-launcher": launcher.New(launcher.Config{Reader: m.GetAPIReader(),

@@ -54,8 +54,8 @@ func TestDocumentedWebhooks(t *testing.T) {
 			}
 		}
 	}
-	if found != 8 {
-		t.Errorf("install.yaml has %d webhooks, want 8", found)
+	if found != 9 {
+		t.Errorf("install.yaml has %d webhooks, want 9", found)
 	}
 }
 
@@ -95,6 +95,8 @@ func TestDocumentedMessages(t *testing.T) {
 		{guard.NewNamespace(idle.guard), ask(t, admissionv1.Update, namespace(),
 			namespace(shareKey, `{"limitsCpuPercent":75}`))},
 		{guard.NewVM(idle.guard), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))},
+		{guard.NewMigration(newWorld(t, sharing(strictQuarter, reserved("web"))...).guard),
+			ask(t, admissionv1.Create, nil, migration())},
 		{guard.NewLauncher(busy.guard), pod},
 		{guard.NewPod(busy.guard), ask(t, admissionv1.Create, nil, plain("web", "9Gi"))},
 	} {

@@ -87,9 +87,9 @@ func resizing(vmi *kubevirtv1.VirtualMachineInstance) bool {
 }
 
 // grown returns the next launcher of a running VM whose user has asked for more. A restart or a
-// hot-plug needs the size of the template, and a migration the size of the instance. The larger size
-// counts. nil: the user has asked for no more. Overhead of a newer KubeVirt is no growth of the
-// user.
+// hot-plug needs the size of the template, and a migration the size of the instance. The larger
+// size counts. nil: the user has asked for no more. Overhead of a newer KubeVirt is no growth of
+// the user.
 func (z sizer) grown(
 	ctx context.Context, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance,
 ) (*v1alpha1.ReservedPod, error) {

@@ -113,7 +113,8 @@ func TestGrowthClaimsNothing(t *testing.T) {
 
 // TestRandomEdits edits, hot-plugs and migrates VMs in a random order, with changing programs and
 // long waits. Safety: the quota has room for all VMs at their largest size in template, instance or
-// launcher. Liveness: the guard admits an edit within the quota, at the latest when no claim is left.
+// launcher. Liveness: the guard admits an edit within the quota, at the latest when no claim is
+// left.
 func TestRandomEdits(t *testing.T) {
 	const quotaGiB = 24
 	for seed := range uint64(8) {

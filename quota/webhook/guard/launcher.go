@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +17,11 @@ import (
 // NewLauncher returns the handler for CREATE of launcher pods. It runs after mutating webhooks and
 // before ResourceQuotas.
 //
-// It refuses a launcher that would use quota reserved for migrations. It never refuses a
-// migration's target pod. It writes the target pod's charge to the reservation, in
-// [quota.TargetAnnotation], because only admission sees a pod that a quota rejects. A target pod is
-// one created by virt-controller. Other pods with the label of a target pod are checked like any
-// launcher.
+// It refuses a launcher that would use quota reserved for migrations. It refuses a migration's
+// target pod only beyond a strict maintenance share. It writes the target pod's charge to the
+// reservation, in [quota.TargetAnnotation], because only admission sees a pod that a quota rejects.
+// A target pod is one created by virt-controller. Other pods with the label of a target pod are
+// checked like any launcher.
 //
 // Since a request need not come from the API server, the guard first compares the charge with the
 // cluster. An implausible charge is not written, and the pod passes with a warning.
@@ -48,10 +49,10 @@ func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
 	if r.UserInfo.Username != cluster.Controller() {
 		return c.judgePod(ctx, pod, reserve)
 	}
-	if r.DryRun != nil && *r.DryRun {
-		return nil
+	if r.DryRun == nil || !*r.DryRun {
+		err = c.recordTarget(ctx, cluster, pod, reserve)
 	}
-	return c.recordTarget(ctx, cluster, pod, reserve)
+	return errors.Join(c.judgeTarget(ctx, pod, reserve), err)
 }
 
 // judgePod checks a launcher by its charge.

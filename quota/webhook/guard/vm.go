@@ -13,10 +13,10 @@ import (
 
 // NewVM returns the handler for CREATE and UPDATE of VirtualMachines, and for UPDATE of their
 // status with a start request. It refuses a VM if its launcher, overhead included, would need more
-// than the free amounts. VMs that wait for their launcher claim its charge, too, and running VMs the
-// growth that their users asked for. For a running VM only its growth counts. It also refuses a restart beyond the quota, because the VM could not
-// start again. It checks only requests that lead to a launcher: stopping, deleting, or changing a
-// stopped VM always passes.
+// than the free amounts. VMs that wait for their launcher claim its charge, too, and running VMs
+// the growth that their users asked for. For a running VM only its growth counts. It also refuses a
+// restart beyond the quota, because the VM could not start again. It checks only requests that lead
+// to a launcher: stopping, deleting, or changing a stopped VM always passes.
 //
 // Requests of virt-controller pass, because the guard checks its launcher.
 func NewVM(c Config) admission.Handler {

@@ -199,7 +199,7 @@ func edit[T client.Object](o T, changes ...func(T)) T {
 func (w *world) handlers() map[string]admission.Handler {
 	return map[string]admission.Handler{
 		"quota": guard.NewQuota(w.guard), "namespace": guard.NewNamespace(w.guard),
-		"VM":      guard.NewVM(w.guard),
+		"VM": guard.NewVM(w.guard), "migration": guard.NewMigration(w.guard),
 		"restore": guard.NewRestore(w.guard), "launcher": guard.NewLauncher(w.guard),
 		"pod": guard.NewPod(w.guard),
 	}
