@@ -60,7 +60,8 @@ func (v *virtctl) plan(t *testing.T, c *kubevirttest.Cluster, percent int) plan 
 	p.base = times(p.launcher, 4)
 	c.SetHard(t, ns, p.base)
 	setShare(t, c, ns,
-		fmt.Sprintf(`{"limit":{"limitsCpuPercent":"%d","limitsMemoryPercent":%[1]d}}`, percent))
+		fmt.Sprintf(`{"limit":{"limitsCpuPercent":"%d","limitsMemoryPercent":%[1]d,"strict":%t}}`,
+			percent, v.strict))
 	v.startAll(t, c, p.vm2)
 	return p
 }

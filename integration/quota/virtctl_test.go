@@ -37,6 +37,8 @@ const user = "a-tenant"
 type virtctl struct {
 	http *http.Client
 	url  string
+
+	strict bool // of the maintenance share in scenarios
 }
 
 func newVirtctl(t *testing.T, c *kubevirttest.Cluster) *virtctl {
