@@ -68,11 +68,30 @@ func podWide(annotations map[string]string, base string) (key, value string, ok 
 // key as written, with its scope, and the value; ok is false if the annotations have none of the
 // three keys.
 func Effective(annotations map[string]string, base, container string) (key, value string, ok bool) {
-	for _, key := range []string{base + "/" + containerScope + container, base + "/" + podScope,
-		base} {
-		if value, ok := annotations[key]; ok {
-			return key, value, true
-		}
+	if key, value, ok = scoped(annotations, base, containerScope, container); ok {
+		return key, value, true
+	}
+	if key, value, ok = scoped(annotations, base, podScope, ""); ok {
+		return key, value, true
+	}
+	if value, ok = annotations[base]; ok {
+		return base, value, true
 	}
 	return "", "", false
+}
+
+// scoped looks up KEY/SCOPE, where the scope ends in name. The agent calls it for each known key and
+// new container, and most annotations have no scope: a missing key of usual length costs no memory.
+func scoped(
+	annotations map[string]string, base, scope, name string,
+) (key, value string, ok bool) {
+	var buffer [128]byte
+	k := append(buffer[:0], base...)
+	k = append(k, '/')
+	k = append(k, scope...)
+	k = append(k, name...)
+	if value, ok = annotations[string(k)]; !ok {
+		return "", "", false
+	}
+	return string(k), value, true
 }

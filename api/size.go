@@ -40,6 +40,9 @@ func ParseSize(annotations map[string]string, container string) (Size, error) {
 			own[key] = value
 		}
 	}
+	if len(own) == 0 {
+		return Size{}, nil
+	}
 	r, err := Parse(own, container)
 	return r.Size, err
 }

@@ -3,6 +3,7 @@ package plugin_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -38,7 +39,7 @@ func TestNodeCeilingHoldsUnderConcurrency(t *testing.T) {
 	}
 }
 
-// BenchmarkCreateContainer measures a creation with a real pod directory, on a node with 250
+// BenchmarkCreateContainer measures a creation with a real pod directory and log, on a node with 250
 // launchers.
 func BenchmarkCreateContainer(b *testing.B) {
 	p, err := policy.Parse([]byte(decidetest.NodePolicy))
@@ -55,7 +56,8 @@ func BenchmarkCreateContainer(b *testing.B) {
 	guard := guard.New(guard.Config{Registry: registry, Kernel: lifecycletest.NewKernel()})
 	n, err := plugin.New(plugin.Config{
 		Policy: policy.NewCurrent(p), Registry: registry, Guard: guard, PodDirs: dirs,
-		Recorder: &lifecycletest.Recorder{}, Logger: slog.New(slog.DiscardHandler),
+		Recorder: &lifecycletest.Recorder{},
+		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -35,10 +35,30 @@ func isForeign(err error) bool {
 // ensureTouchable creates a named pipe that every user may touch, with the epoch as its mtime for
 // never touched. An existing one keeps its mtime, unless the agent died while it created the pipe.
 func ensureTouchable(dir int, name string) error {
-	if err := unix.Mknodat(dir, name, unix.S_IFIFO|unfinishedMode, 0); err != nil &&
-		!errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make %s: %w", name, err)
+	err := unix.Mknodat(dir, name, unix.S_IFIFO|unfinishedMode, 0)
+	switch {
+	case err == nil:
+		return finishNew(dir, name)
+	case errors.Is(err, unix.EEXIST):
+		return repairTouchable(dir, name)
 	}
+	return fmt.Errorf("make %s: %w", name, err)
+}
+
+// finishNew makes a new pipe touchable. Only root can write to the directory, so the name still
+// means the new pipe.
+func finishNew(dir int, name string) error {
+	if err := resetTime(dir, name); err != nil {
+		return err
+	}
+	if err := unix.Fchmodat(dir, name, touchableMode, 0); err != nil {
+		return fmt.Errorf("chmod %s: %w", name, err)
+	}
+	return nil
+}
+
+// repairTouchable checks an existing pipe, and finishes it if necessary.
+func repairTouchable(dir int, name string) error {
 	fd, mode, err := openPipe(dir, name)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", name, err)
