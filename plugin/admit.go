@@ -159,6 +159,11 @@ func (p *Plugin) report(l registry.Launcher, r decide.Remark) {
 }
 
 func (p *Plugin) log(l registry.Launcher) *slog.Logger {
-	return p.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name,
-		"pid", l.Container.PID)
+	return p.Logger.With(attributes(l)...)
+}
+
+// attributes are the attributes of a launcher in each log line.
+func attributes(l registry.Launcher) []any {
+	return []any{"pod", l.Pod.Namespace + "/" + l.Pod.Name, "container", l.Container.Name,
+		"pid", l.Container.PID}
 }

@@ -78,8 +78,9 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 		outcome = OutcomeFailed
 		return nil, nil, p.refuseWithoutDir(l, err)
 	}
-	p.log(l).Info("launcher adjusted", "rule", d.Rule, "memlock", d.Memlock, "yield", d.Yield,
-		"cgroup", d.Cgroup)
+	// A logger of the launcher's own would cost more than this line.
+	p.Logger.Info("launcher adjusted", append(attributes(l), "rule", d.Rule, "memlock", d.Memlock,
+		"yield", d.Yield, "cgroup", d.Cgroup)...)
 	return adjustment(d, dir, p.Hook), nil, nil
 }
 
