@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
+	"github.com/mooring-vm/mooring/internal/logflags"
 	"github.com/mooring-vm/mooring/lifecycle/guard"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
@@ -52,12 +53,15 @@ func BenchmarkCreateContainer(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer dirs.Close()
+	logger, err := logflags.New(io.Discard, slog.LevelInfo, logflags.Text)
+	if err != nil {
+		b.Fatal(err)
+	}
 	registry := registry.New()
 	guard := guard.New(guard.Config{Registry: registry, Kernel: lifecycletest.NewKernel()})
 	n, err := plugin.New(plugin.Config{
 		Policy: policy.NewCurrent(p), Registry: registry, Guard: guard, PodDirs: dirs,
-		Recorder: &lifecycletest.Recorder{},
-		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Recorder: &lifecycletest.Recorder{}, Logger: logger,
 	})
 	if err != nil {
 		b.Fatal(err)
