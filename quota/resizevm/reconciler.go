@@ -159,7 +159,7 @@ func (r *Reconciler) readQuotas(ctx context.Context, in *Input) error {
 		in.Estimate = func(*kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
 			return estimate.Launcher{}, err
 		}
-		return nil
+		return nil //nolint:nilerr // the estimate reports it
 	}
 	s.Parallel = quota.ParallelOf(cluster.Configuration)
 	in.Accounts, _ = quota.Accounts(s, r.Options)
