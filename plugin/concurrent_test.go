@@ -3,14 +3,13 @@ package plugin_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/internal/logflags"
 	"github.com/mooring-vm/mooring/lifecycle/guard"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
@@ -53,10 +52,12 @@ func BenchmarkCreateContainer(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer dirs.Close()
-	logger, err := logflags.New(io.Discard, slog.LevelInfo, logflags.Text)
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer null.Close()
+	logger := slog.New(slog.NewTextHandler(null, nil))
 	registry := registry.New()
 	guard := guard.New(guard.Config{Registry: registry, Kernel: lifecycletest.NewKernel()})
 	n, err := plugin.New(plugin.Config{

@@ -150,8 +150,8 @@ func TestShutdownAfterAChange(t *testing.T) {
 			write(t, dir, "vm-1.xml", replaced)
 		}, ErrOtherProcess},
 		"another domain": {func(t *testing.T, dir string) {
-			replaced := bytes.Replace(read(t, "libvirt-9.0.xml"), []byte(vm1.UUID),
-				[]byte("00000000-5627-4dec-933e-74ce04c51e18"), -1)
+			replaced := bytes.ReplaceAll(read(t, "libvirt-9.0.xml"), []byte(vm1.UUID),
+				[]byte("00000000-5627-4dec-933e-74ce04c51e18"))
 			write(t, dir, "vm-1.xml", replaced)
 		}, ErrOtherProcess},
 		"gone": {func(t *testing.T, dir string) {

@@ -88,7 +88,7 @@ func TestReportHasTheResize(t *testing.T) {
 	reported := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	report, err := v1alpha1.LauncherReportOf(agentapi.Launcher{Resize: &agentapi.Resize{
 		Reported: reported,
-		Desired: &agentapi.DesiredSize{Generation: 3, Size: api.Size{VCPUs: 4, Memory: 8 << 30}},
+		Desired:  &agentapi.DesiredSize{Generation: 3, Size: api.Size{VCPUs: 4, Memory: 8 << 30}},
 		Report: podapi.Report{Generation: 3, State: podapi.StateFailed, Error: "no slot",
 			Actual: &podapi.Actual{VCPUs: 2, Memory: 4 << 30, Online: 2}},
 	}})
@@ -97,8 +97,8 @@ func TestReportHasTheResize(t *testing.T) {
 	}
 	want := &v1alpha1.ResizeReport{State: "Failed", Error: "no slot",
 		Reported: new(metav1.NewTime(reported)),
-		Wanted: &v1alpha1.SizeReport{VCPUs: 4, Memory: 8 << 30},
-		Actual: &v1alpha1.SizeReport{VCPUs: 2, Memory: 4 << 30}}
+		Wanted:   &v1alpha1.SizeReport{VCPUs: 4, Memory: 8 << 30},
+		Actual:   &v1alpha1.SizeReport{VCPUs: 2, Memory: 4 << 30}}
 	if diff := cmp.Diff(want, report.Resize); diff != "" {
 		t.Errorf("resize (-want +got):\n%s", diff)
 	}

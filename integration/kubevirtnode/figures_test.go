@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func TestBootFigures(t *testing.T) {
 		spent, took := c.agentCPU(t)-before, time.Since(start)
 		before = c.agentCPU(t)
 		time.Sleep(took) // without a boot: what the agent spends anyway
-		cpu = append(cpu, (spent - (c.agentCPU(t) - before)).Seconds()*1000)
+		cpu = append(cpu, (spent-(c.agentCPU(t)-before)).Seconds()*1000)
 	}
 	for i := range pairs {
 		first := rand.IntN(2) == 0
@@ -152,7 +153,7 @@ func (c *cluster) agent(t *testing.T) *corev1.Pod {
 // ofContainer runs a shell command on the node. Its $dir is the cgroup directory of a container.
 func (c *cluster) ofContainer(t *testing.T, pod *corev1.Pod, name, command string) string {
 	t.Helper()
-	all := append(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses...)
+	all := slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
 	for _, s := range all {
 		if _, id, ok := strings.Cut(s.ContainerID, "://"); ok && s.Name == name {
 			return c.onNode(t, "sh", "-ec",
