@@ -71,10 +71,6 @@ const (
 	// compareInterval is the interval of comparing the VM with its desired size.
 	compareInterval = 30 * time.Second
 
-	// eventDelay is the time from an event of the VM to the comparison. Changes often have several
-	// events.
-	eventDelay = time.Second
-
 	// A failed resize is retried while its size is desired: after minRetry, then after twice the
 	// time of the previous retry, up to maxRetry.
 	minRetry = 15 * time.Second

@@ -39,36 +39,6 @@ func TestDrift(t *testing.T) {
 	})
 }
 
-// libvirt's event about a change of another client brings the comparison forward.
-func TestDriftByEvent(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
-		time.Sleep(time.Minute)
-		r.Set(func(s *virt.State) { s.VCPUs.Plugged, s.VCPUs.Online = 3, 3 })
-		time.Sleep(2 * time.Second)
-		if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.VCPUs != 2 ||
-			!strings.Contains(strings.Join(done.Notes, " "), "another client changed the VM") {
-			t.Errorf("report %+v", done)
-		}
-	})
-}
-
-// Events without end delay no comparison, and cost at most one comparison a second.
-func TestManyEvents(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
-		time.Sleep(time.Minute)
-		before := r.Reads()
-		for range 600 {
-			r.Set(func(*virt.State) {})
-			time.Sleep(100 * time.Millisecond)
-		}
-		if n := r.Reads().State - before.State; n < 60 || n > 122 { // two a comparison
-			t.Errorf("%d reads in a minute, want about two a second", n)
-		}
-	})
-}
-
 // A client that changes the VM again and again cannot make the shim busy.
 func TestRepeatedDrift(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {

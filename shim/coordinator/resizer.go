@@ -22,7 +22,6 @@ type resizer struct {
 	latest  atomic.Pointer[podapi.Desired] // nil: not read yet
 	changed chan struct{}                  // receives after a change of the generation
 	dryRuns chan struct{}                  // receives after a new request for a dry run
-	events  <-chan struct{}                // of the VM; nil: none
 
 	doneGeneration uint64        // generation whose size the VM had last; the first is 1
 	retryDelay     time.Duration // 0: the last comparison found the desired size
@@ -32,11 +31,6 @@ type resizer struct {
 // run resizes until ctx ends.
 func (r *resizer) run(ctx context.Context) {
 	r.changed, r.dryRuns = make(chan struct{}, 1), make(chan struct{}, 1)
-	var err error
-	if r.events, err = r.domain.Changed(ctx); err != nil {
-		r.Log.Debug("cannot subscribe to the VM's events; comparing only periodically",
-			"error", err)
-	}
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	tasks.Go(func() { r.pollDesired(ctx) })
@@ -98,33 +92,18 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// awaitWork waits for a change, a due retry or the next comparison. An event of the VM brings the
-// comparison forward, and no retry. It returns false when ctx ends.
+// awaitWork waits for a change, a due retry or the next comparison. It returns false when ctx ends.
 func (r *resizer) awaitWork(ctx context.Context) bool {
 	timer := time.NewTimer(cmp.Or(r.retryDelay, compareInterval))
 	defer timer.Stop()
-	var events <-chan struct{}
-	if r.retryDelay == 0 {
-		events = r.events
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.changed:
+		r.retryDelay = 0
+	case <-timer.C:
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-r.changed:
-			r.retryDelay = 0
-		case _, ok := <-events:
-			events = nil // later events do not delay the comparison
-			if ok {
-				timer.Reset(eventDelay)
-			} else {
-				r.events = nil
-			}
-			continue
-		case <-timer.C:
-		}
-		return ctx.Err() == nil && r.latest.Load() != nil
-	}
+	return ctx.Err() == nil && r.latest.Load() != nil
 }
 
 // recoverJournal ends the run of an earlier shim or attempt. It returns false if it must run again.
