@@ -31,7 +31,7 @@ const (
 // policyBindings returns the bindings of the chart's policies.
 func policyBindings() []string {
 	return []string{"mooring-annotations", "mooring-launchers", "mooring-namespace-annotations",
-		"mooring-quota-annotations", "mooring-vm-annotations"}
+		"mooring-quota-annotations", "mooring-vm-annotations", "mooring-vm-sizes"}
 }
 
 // Cluster describes Mooring's state in a cluster.

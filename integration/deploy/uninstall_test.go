@@ -54,7 +54,8 @@ func newInstallation(t *testing.T) *installation {
 func startInstallation(t *testing.T) *installation {
 	t.Helper()
 	u := newInstallation(t)
-	u.objects = apply(t, u.plane, render(t, enforce()...))
+	u.objects = apply(t, u.plane, render(t, append(enforce(),
+		"--set=webhooks.shimImage=registry.test/mooring-shim:1")...))
 	if err := u.readJob(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +181,7 @@ remove ValidatingAdmissionPolicyBinding mooring-launchers: done
 remove ValidatingAdmissionPolicyBinding mooring-namespace-annotations: done
 remove ValidatingAdmissionPolicyBinding mooring-quota-annotations: done
 remove ValidatingAdmissionPolicyBinding mooring-vm-annotations: done
+remove ValidatingAdmissionPolicyBinding mooring-vm-sizes: done
 restore ResourceQuota NAMESPACE/default: pods 4 -> 3: done
 remove MigrationReservation NAMESPACE/uid-1 of migration migration (quotas may refuse its pods): done
 clear the computed annotations and label of namespace NAMESPACE: done
@@ -196,6 +198,13 @@ clear the computed annotations and label of namespace NAMESPACE: done
 	if out, err := mooring(t.Context(), "uninstall", u.uninstall[1]); err == nil {
 		t.Errorf("an account that is gone may do it: %s", out)
 	}
+}
+
+func names(bindings []admissionv1.ValidatingAdmissionPolicyBinding) (all []string) {
+	for _, b := range bindings {
+		all = append(all, b.Name)
+	}
+	return all
 }
 
 func (u *installation) checkCleared(t *testing.T) {
@@ -217,7 +226,9 @@ func (u *installation) checkCleared(t *testing.T) {
 		})
 	if n := len(hooks.Items) + len(mutating.Items) + len(bindings.Items) +
 		len(reservations.Items); n > 0 {
-		t.Errorf("%d webhook configurations, policy bindings and reservations are left", n)
+		t.Errorf("left are: %d and %d webhook configurations, the policy bindings %v, "+
+			"and %d reservations", len(hooks.Items), len(mutating.Items),
+			names(bindings.Items), len(reservations.Items))
 	}
 	var q corev1.ResourceQuota
 	var ns corev1.Namespace
