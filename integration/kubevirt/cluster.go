@@ -85,7 +85,7 @@ func (c *Cluster) InstallKubeVirt(ctx context.Context, log *slog.Logger) (err er
 func (c *Cluster) startActor() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	o := actor.Options{Nodes: actor.NodeNames(), Scheduler: true,
+	o := actor.Options{Nodes: actor.NodeNames(), Alone: true,
 		Log: slog.New(slog.NewTextHandler(os.Stderr,
 			&slog.HandlerOptions{Level: slog.LevelWarn}))}
 	go func() { done <- actor.Run(ctx, c.Plane.Config(), o) }()

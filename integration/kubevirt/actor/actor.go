@@ -60,11 +60,12 @@ func Scheme() (*runtime.Scheme, error) {
 
 // Options of Run.
 type Options struct {
-	// Nodes are the names of the Nodes, made by MakeNodes. The actor ignores other ones.
+	// Nodes are the names of the Nodes, made by MakeNodes.
 	Nodes []string
-	// Scheduler binds all pods of the cluster. Without it the cluster needs a real scheduler.
-	Scheduler bool
-	Log       *slog.Logger // for errors
+	// Alone: the cluster has no real scheduler and no real kubelet. The actor binds all pods, and
+	// is kubelet on Nodes that a test makes, too. Otherwise it ignores other Nodes.
+	Alone bool
+	Log   *slog.Logger // for errors
 }
 
 // Run acts on the Nodes until ctx ends. admin has all rights.
@@ -90,7 +91,7 @@ func Run(ctx context.Context, admin *rest.Config, o Options) error {
 			return err
 		}
 	}
-	if err := setUp(mgr, accounts, o.Scheduler); err != nil {
+	if err := setUp(mgr, accounts, o.Alone); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -110,10 +111,11 @@ func asVirtHandler(admin *rest.Config, node string) *rest.Config {
 	return c
 }
 
-func setUp(mgr manager.Manager, accounts map[string]client.Client, schedules bool) error {
+func setUp(mgr manager.Manager, accounts map[string]client.Client, alone bool) error {
 	api := mgr.GetClient()
-	pods := map[string]reconcile.Reconciler{"kubelet": &kubelet{api: api, accounts: accounts}}
-	if schedules {
+	pods := map[string]reconcile.Reconciler{"kubelet": &kubelet{api: api, accounts: accounts,
+		everywhere: alone}}
+	if alone {
 		pods["scheduler"] = &scheduler{api: api}
 	}
 	for name, r := range pods {

@@ -17,6 +17,8 @@ import (
 type kubelet struct {
 	api      client.Client
 	accounts map[string]client.Client // its keys are the nodes
+
+	everywhere bool // acts on all nodes
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -27,7 +29,9 @@ func (k *kubelet) Reconcile(ctx context.Context, r reconcile.Request) (reconcile
 	}
 	_, kept := pod.Annotations[Keep]
 	switch {
-	case k.accounts[pod.Spec.NodeName] == nil:
+	case pod.Spec.NodeName == "":
+		return reconcile.Result{}, nil
+	case k.accounts[pod.Spec.NodeName] == nil && !k.everywhere:
 		return reconcile.Result{}, nil
 	case pod.DeletionTimestamp != nil && !kept:
 		gone := []client.DeleteOption{client.GracePeriodSeconds(0),
