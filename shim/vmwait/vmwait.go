@@ -1,5 +1,5 @@
-// Package vmwait waits for the end of the pod's VM in the node's libvirt, so that the launcher lives
-// as long as its VM and passes on the reason of its end.
+// Package vmwait waits for the end of the pod's VM in the node's libvirt. So the launcher lives as
+// long as its VM, and passes on the reason of its end.
 //
 // The agent publishes the state of the VM in a file of the pod's directory. The file stays while
 // the agent or libvirt is away: a missing answer is no end.
@@ -71,9 +71,9 @@ func Run(ctx context.Context, o Options) error {
 	if _, err := prestop.Requested(o.StopFile); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
-	vm, err := awaitEnd(ctx, o)
+	vm, err := awaitEnd(ctx, o, vmfile.VM{})
 	if ctx.Err() != nil && vm.State != vmfile.Ended {
-		vm, err = stop(context.WithoutCancel(ctx), o)
+		vm, err = stop(context.WithoutCancel(ctx), o, vm)
 	}
 	switch {
 	case err != nil:
@@ -84,30 +84,35 @@ func Run(ctx context.Context, o Options) error {
 	return fmt.Errorf("run: %w", &EndedError{vm})
 }
 
-// awaitEnd waits until the VM has ended or ctx ends. An unreadable file is no end.
-func awaitEnd(ctx context.Context, o Options) (vmfile.VM, error) {
+// awaitEnd waits until the VM has ended or ctx ends. An unreadable file is no end. last is the last
+// known state of a VM that has started, if there is one, and so is the result when ctx ends.
+func awaitEnd(ctx context.Context, o Options, last vmfile.VM) (vmfile.VM, error) {
 	start := time.NewTimer(o.StartTimeout)
 	defer start.Stop()
 	ticker := time.NewTicker(o.Poll)
 	defer ticker.Stop()
-	found := false
 	for {
 		vm, err := read(o.File)
 		if vm.State == vmfile.Ended {
 			return vm, nil
 		}
-		found = found || vm.State == vmfile.Running || vm.State == vmfile.Ending
+		if started(vm) {
+			last = vm
+		}
 		select {
 		case <-ctx.Done():
-			return vm, nil
+			return last, nil
 		case <-start.C:
-			if !found {
-				return vm, notFound(o.StartTimeout, err)
+			if !started(last) {
+				return last, notFound(o.StartTimeout, err)
 			}
 		case <-ticker.C:
 		}
 	}
 }
+
+// started reports whether a VM has started and its end is not explained yet.
+func started(vm vmfile.VM) bool { return vm.State == vmfile.Running || vm.State == vmfile.Ending }
 
 // notFound explains the absence of a VM. err is the error of the last read of the file.
 func notFound(timeout time.Duration, err error) error {
@@ -119,21 +124,21 @@ func notFound(timeout time.Duration, err error) error {
 		timeout)
 }
 
-// stop requests the stop of the VM and waits for its end and the reason.
-func stop(ctx context.Context, o Options) (vmfile.VM, error) {
+// stop requests the stop of the VM and waits for its end and the reason. last is as for awaitEnd.
+func stop(ctx context.Context, o Options, last vmfile.VM) (vmfile.VM, error) {
 	err := prestop.Run(ctx, prestop.Options{File: o.StopFile, Timeout: o.StopTimeout})
 	if err != nil {
 		return vmfile.VM{}, err
 	}
+	vm, _ := read(o.File)
+	if vm.State == vmfile.Ended || !started(vm) && !started(last) {
+		return vm, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, reasonTimeout)
 	defer cancel()
-	vm, _ := read(o.File)
-	if vm.State == vmfile.Running || vm.State == vmfile.Ending {
-		last := vm
-		if vm, err = awaitEnd(ctx, o); vm.State != vmfile.Ended {
-			vm = last
-			vm.State, vm.Reason = vmfile.Ended, vmfile.Unknown
-		}
+	vm, err = awaitEnd(ctx, o, last)
+	if vm.State != vmfile.Ended {
+		vm.State, vm.Reason = vmfile.Ended, vmfile.Unknown
 	}
 	return vm, err
 }

@@ -243,3 +243,22 @@ func TestBadOptions(t *testing.T) {
 		t.Errorf("without a pod directory: %v", err)
 	}
 }
+
+// A file that is gone or unreadable after the confirmed stop gives no reason: the VM did run.
+func TestSIGTERMWithoutFile(t *testing.T) {
+	inPod(t, nil, func(p *pod) {
+		p.publish(vmfile.Running, "")
+		p.waits(time.Second)
+		p.sigterm()
+		p.waits(time.Second)
+		if err := os.WriteFile(p.File, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.confirm()
+		err := <-p.done
+		if ended, ok := errors.AsType[*vmwait.EndedError](err); !ok ||
+			ended.VM.Reason != vmfile.Unknown || ended.VM.Domain != "vm-3" {
+			t.Error(err)
+		}
+	})
+}
