@@ -61,6 +61,8 @@ KUBEVIRT   ?=
 export MOORING_KUBEVIRT_VERSION ?= $(KUBEVIRT)
 KUBEVIRT_IMAGES = $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller mooring-shim) \
 	$(wildcard bin/last-release/*.tar)
+# Whether TESTS selects the upgrade of Mooring from its last release. Others do not build it.
+NEEDS_LAST = $(filter .,$(TESTS))$(findstring Upgrade,$(TESTS))
 # The version for the upgrade of TestKubeVirtUpgrade, such as 1.9. Empty: no upgrade.
 UPGRADE    ?=
 # The nodes of `make kubevirt`: 1, or 2 for the tests of migrations.
@@ -227,7 +229,7 @@ kubevirt: ## VMs of the real KubeVirt without and with Mooring; TESTS, KUBEVIRT,
 	@$(MAKE) $(AT_ONCE) kubernetes kubevirt-programs
 	@$(MAKE) --no-print-directory images REGISTRY="$(MOORING_E2E_REGISTRY)" \
 		TAG="$(MOORING_E2E_TAG)"
-	hack/last-release "$(MOORING_E2E_REGISTRY)" bin/last-release
+	$(if $(NEEDS_LAST),hack/last-release "$(MOORING_E2E_REGISTRY)" bin/last-release)
 	@$(MAKE) --no-print-directory kubevirt-run
 
 kubevirt-run:
@@ -244,8 +246,8 @@ kubevirt-e2e-run:
 	hack/kubevirt-node run $(E2E_IMAGES:%=--image=%) -- $(MAKE) --no-print-directory e2e-suite
 
 kubevirt-suite:
-	export MOORING_E2E_LAST_CHART=$(CURDIR)/bin/last-release/chart \
-		MOORING_E2E_LAST_TAG="$$(cat bin/last-release/tag)" && \
+	$(if $(NEEDS_LAST),export MOORING_E2E_LAST_CHART=$(CURDIR)/bin/last-release/chart \
+		MOORING_E2E_LAST_TAG="$$(cat bin/last-release/tag)" &&) \
 	$(TEST)/kubevirt.json -- -count=1 -v -timeout=$(TIMEOUT) -run='$(TESTS)' \
 		./integration/kubevirtnode
 
