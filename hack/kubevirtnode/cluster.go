@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -38,6 +39,10 @@ type Cluster struct {
 	Nodes    []*Node
 
 	upgrade string // version
+
+	stopServing context.CancelFunc // ends serving; nil: nothing serves
+	serving     sync.WaitGroup
+
 	builder *builder
 	client  kubernetes.Interface
 	dir     string
@@ -132,6 +137,10 @@ func controllers() []string {
 
 // Stop ends the cluster and removes its files.
 func (c *Cluster) Stop() error {
+	if c.stopServing != nil {
+		c.stopServing()
+		c.serving.Wait()
+	}
 	var errs []error
 	for _, n := range c.Nodes {
 		errs = append(errs, n.stop())

@@ -21,16 +21,28 @@ type images []*cache.Entry
 
 // buildImages makes the images of the chosen version and the one for the upgrade.
 func (c *Cluster) buildImages(ctx context.Context) (all images, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, all.Close())
+		}
+	}()
 	first, err := buildImage(ctx, c.builder)
-	if err != nil || c.upgrade == "" {
-		return images{first}, err
+	if err != nil {
+		return nil, err
+	}
+	all = images{first}
+	if c.upgrade == "" {
+		return all, nil
 	}
 	now := kubevirt.Minor()
 	if err := os.Setenv(kubevirt.EnvVersion, c.upgrade); err != nil {
-		return images{first}, err
+		return all, err
 	}
 	second, err := buildImage(ctx, c.builder)
-	return images{first, second}, errors.Join(err, os.Setenv(kubevirt.EnvVersion, now))
+	if err == nil {
+		all = append(all, second)
+	}
+	return all, errors.Join(err, os.Setenv(kubevirt.EnvVersion, now))
 }
 
 func (i images) archives() (files []string) {
@@ -64,16 +76,17 @@ func (c *Cluster) Upgrade(ctx context.Context) error {
 	return c.startHandler(ctx)
 }
 
-// ServeUpgrade lets other processes upgrade the cluster by [RequestUpgrade], until ctx ends. It
-// returns the socket.
+// ServeUpgrade lets other processes upgrade the cluster by [RequestUpgrade], until Stop or the end
+// of ctx. It returns the socket.
 func (c *Cluster) ServeUpgrade(ctx context.Context) (socket string, err error) {
 	socket = filepath.Join(c.dir, "upgrade.sock")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return "", err
 	}
+	ctx, c.stopServing = context.WithCancel(ctx)
 	context.AfterFunc(ctx, func() { _ = l.Close() })
-	go func() {
+	c.serving.Go(func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
@@ -84,7 +97,7 @@ func (c *Cluster) ServeUpgrade(ctx context.Context) (socket string, err error) {
 			}
 			_ = conn.Close()
 		}
-	}()
+	})
 	return socket, nil
 }
 

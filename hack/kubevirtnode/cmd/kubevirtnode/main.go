@@ -95,9 +95,7 @@ func runWithCluster(
 		cmd.Env = append(cmd.Env, name+"="+c.Nodes[i].Dir())
 	}
 	if o.Upgrade != "" {
-		serving, stop := context.WithCancel(ctx)
-		defer stop()
-		socket, err := c.ServeUpgrade(serving)
+		socket, err := c.ServeUpgrade(ctx)
 		if err != nil {
 			return err
 		}
