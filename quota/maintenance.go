@@ -58,42 +58,30 @@ func parseMaintenance(key, text string) (Maintenance, error) {
 			return invalid("limit: want an object with limitsCpuPercent and limitsMemoryPercent")
 		}
 	}
+	const wantNames = "%.80q: want limitsCpuPercent, limitsMemoryPercent and strict, each once"
 	var m Maintenance
 	seen := map[string]bool{}
 	for name, raw := range fields {
-		into, known := m.field(name)
-		if !known || seen[strings.ToLower(name)] {
-			return invalid("%.80q: want limitsCpuPercent, limitsMemoryPercent and strict, each once",
-				name)
+		key := strings.ToLower(name)
+		var err error
+		switch {
+		case seen[key]:
+			return invalid(wantNames, name)
+		case key == "limitscpupercent":
+			m.CPU, err = parsePercent(raw)
+		case key == "limitsmemorypercent":
+			m.Memory, err = parsePercent(raw)
+		case key == "strict":
+			m.Strict, err = parseStrict(raw)
+		default:
+			return invalid(wantNames, name)
 		}
-		seen[strings.ToLower(name)] = true
-		if into == nil {
-			var err error
-			if m.Strict, err = parseStrict(raw); err != nil {
-				return invalid("%s: %v", name, err)
-			}
-			continue
-		}
-		percent, err := parsePercent(raw)
 		if err != nil {
 			return invalid("%s: %v", name, err)
 		}
-		*into = percent
+		seen[key] = true
 	}
 	return m, nil
-}
-
-// field returns the percentage with a name; nil for strict.
-func (m *Maintenance) field(name string) (percentage *int64, known bool) {
-	switch strings.ToLower(name) {
-	case "limitscpupercent":
-		return &m.CPU, true
-	case "limitsmemorypercent":
-		return &m.Memory, true
-	case "strict":
-		return nil, true
-	}
-	return nil, false
 }
 
 func parseStrict(raw json.RawMessage) (bool, error) {
