@@ -103,9 +103,9 @@ func (e *podEnds) noDomain(pod kube.DeletedPod) error {
 	if err != nil {
 		return fmt.Errorf("read the domains of the node's libvirt: %w", err)
 	}
-	for _, d := range unreadable {
+	if len(unreadable) > 0 {
 		return fmt.Errorf("the record of libvirt's domain %s is unreadable: it may be the pod's",
-			d.Name)
+			unreadable[0].Name)
 	}
 	for _, d := range running {
 		_, claimed := e.registry.Claimant(d.Matches, pod.UID)

@@ -24,8 +24,6 @@ import (
 const (
 	ReasonWaits    = "PodWaitsForVM"
 	ReasonReleased = "PodReleased"
-
-	maxNote = 1024 // bytes, Kubernetes' limit
 )
 
 // waitPeriod is the time between two decisions about a waiting pod without an event. Only the age
@@ -157,7 +155,7 @@ func (r *reconciler) event(pod *corev1.Pod, kind, reason string, d Decision) {
 	on := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace,
 		Name: pod.Name, UID: pod.UID}
 	r.events.Eventf(on, nil, kind, reason, string(d.Reason), "%s",
-		plaintext.Cut(fmt.Sprintf("%s: %s", d.Reason, d.Message), maxNote))
+		plaintext.Cut(fmt.Sprintf("%s: %s", d.Reason, d.Message), plaintext.MaxNote))
 	r.logger.Info("decision about a deleted pod", "pod", pod.Namespace+"/"+pod.Name,
 		"release", d.Release, "reason", d.Reason, "message", d.Message)
 }

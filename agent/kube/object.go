@@ -19,8 +19,7 @@ import (
 const (
 	action = "EnforceLauncherLimits"
 
-	// Longer ones are refused by the API server's validation.
-	maxNote     = 1024
+	// The API server refuses a longer one.
 	maxInstance = 128
 )
 
@@ -44,7 +43,7 @@ func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event
 		Action:              action,
 		Reason:              string(event.Reason),
 		Regarding:           regarding,
-		Note:                truncate(event.Message, maxNote),
+		Note:                truncate(event.Message, plaintext.MaxNote),
 		Type:                string(event.Type),
 	}
 }

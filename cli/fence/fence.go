@@ -19,10 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
-const (
-	reporter = "mooring" // of Events
-	maxNote  = 1024      // bytes, Kubernetes' limit
-)
+const reporter = "mooring" // of Events
 
 // Cluster is a cluster with fencing.
 type Cluster struct {
@@ -126,7 +123,8 @@ func (c *Cluster) event(w Waiting) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Pod.Namespace, GenerateName: "mooring-fence-"},
 		EventTime:  metav1.NewMicroTime(c.Now()), Type: corev1.EventTypeNormal,
-		Reason: fencing.ReasonReleased, Action: string(fencing.NodeFenced), Note: plaintext.Cut(note, maxNote),
+		Reason: fencing.ReasonReleased, Action: string(fencing.NodeFenced),
+		Note:                plaintext.Cut(note, plaintext.MaxNote),
 		ReportingController: reporter, ReportingInstance: reporter,
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod",
 			Namespace: w.Pod.Namespace, Name: w.Pod.Name, UID: w.Pod.UID},

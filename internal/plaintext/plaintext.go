@@ -20,6 +20,9 @@ func Printable(s string, replacement rune) string {
 	}, s)
 }
 
+// MaxNote is the longest text of an Event in bytes. The API server refuses a longer one.
+const MaxNote = 1024
+
 // Cut shortens s to at most limit bytes and marks the cut with "...". It cuts between characters.
 // The limit must be at least three.
 func Cut(s string, limit int) string {

@@ -33,8 +33,8 @@ const (
 
 // Halter halts a VM if a quota that keeps room for migrations rejects its launcher pod. KubeVirt
 // would retry forever and take the reserved quota as soon as it is free. It is the second check
-// after the admission webhooks, for VMs that bypassed them. KubeVirt retries a VM that another
-// quota rejects or that fits by now.
+// after the admission webhooks, for VMs that bypassed them. If another quota
+// rejects the VM, or the VM fits by now, KubeVirt's own retries are enough.
 type Halter struct {
 	*Reconciler
 
@@ -186,7 +186,7 @@ func (h *Halter) halt(
 	note := "halted: its launcher pod does not fit into the quota, which keeps room for " +
 		"migrations: " + why
 	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonHalted, actionHalt, "%s",
-		plaintext.Cut(note, maxNote))
+		plaintext.Cut(note, plaintext.MaxNote))
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (h *Halter) reportWouldHalt(vm *kubevirtv1.VirtualMachine, why string) {
 		"which keeps room for migrations: " + why
 	h.Logger.Info(note, "vm", name.String())
 	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonWouldHalt, actionHalt, "%s",
-		plaintext.Cut(note, maxNote))
+		plaintext.Cut(note, plaintext.MaxNote))
 }
 
 func isHalted(vm *kubevirtv1.VirtualMachine) bool {

@@ -30,9 +30,6 @@ const (
 	ReasonClosed = "QuotaGuardClosed"
 )
 
-// maxNote is the maximum length of an Event's text in bytes.
-const maxNote = 1024
-
 // report writes the Events caused by a completed action.
 func (r *Reconciler) report(ns *namespace, done quota.Action, reports []quota.Report) {
 	name, reasons := causes(done)
@@ -82,7 +79,7 @@ func causes(a quota.Action) (reservation string, reasons []string) {
 func (r *Reconciler) event(on *corev1.ObjectReference, kind, reason, message string) {
 	r.Logger.Info(message, "reason", reason, "kind", on.Kind, "namespace", on.Namespace,
 		"name", on.Name)
-	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", plaintext.Cut(message, maxNote))
+	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", plaintext.Cut(message, plaintext.MaxNote))
 }
 
 // states are the overruns, faults and migrations of a namespace.

@@ -15,6 +15,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/controller/controllertest"
 )
@@ -127,8 +128,8 @@ func TestChangedStatesAreReported(t *testing.T) {
 func TestLongMessagesAreCut(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
-	r.event(&corev1.ObjectReference{}, corev1.EventTypeNormal, "R", strings.Repeat("ä", maxNote))
-	if e := <-r.Events.(*events.FakeRecorder).Events; len(e) > maxNote+len("Normal R ") ||
+	r.event(&corev1.ObjectReference{}, corev1.EventTypeNormal, "R", strings.Repeat("ä", plaintext.MaxNote))
+	if e := <-r.Events.(*events.FakeRecorder).Events; len(e) > plaintext.MaxNote+len("Normal R ") ||
 		!strings.HasSuffix(e, "ä...") {
 		t.Errorf("%d bytes: %s", len(e), e)
 	}
