@@ -51,7 +51,7 @@ func TestCreationDuringReconciliation(t *testing.T) {
 	running.Wait()
 }
 
-// After a reconnect, a creation reads nothing about listed launchers that the registry has.
+// After a reconnect, the creation of a container reads nothing about known launchers.
 func TestCreationDoesNotReadKnownLaunchers(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	n.Policy.Get().Memlock.NodeMax = 100 * gi

@@ -7,10 +7,12 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
@@ -70,6 +72,7 @@ func (c *cluster) startStandIns(t *testing.T) []string {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	ended := make(chan error, 2)
 	go func() { ended <- actor.SendHeartbeats(ctx, c, names...) }()
 	go func() { ended <- actor.Run(ctx, config, actor.Options{Nodes: names, Log: log}) }()

@@ -358,7 +358,7 @@ func (c *cluster) awaitLauncherEnded(t *testing.T, pod string) {
 	})
 }
 
-// wantNoStop checks that no Event says that Mooring ended a process of a launcher.
+// wantNoStop fails if an Event reports that Mooring has stopped a VM of this pod.
 func (c *cluster) wantNoStop(t *testing.T, pod string) {
 	t.Helper()
 	events, err := c.events(t.Context(), pod)

@@ -92,8 +92,8 @@ func InCgroup(cgroup, ancestor string) bool {
 	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
 }
 
-// Same reports whether both are the same process, in any cgroup. It compares whole ticks if only
-// those are known of one of them.
+// Same reports whether both are the same process, in any cgroup. If one start
+// time is known in ticks only, ticks decide.
 func (p Process) Same(other Process) bool {
 	if p.exact() && other.exact() && p.StartTime != other.StartTime {
 		return false
