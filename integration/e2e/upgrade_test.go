@@ -25,7 +25,7 @@ func TestUpgrade(t *testing.T) {
 	c.awaitEvent(t, "survivor", "VMStarted")
 	vm := c.processOf(t, "survivor", emulator)
 
-	c.upgrade(t, is, "--reset-then-reuse-values", "--set=images.agent.tag="+is.tag)
+	c.upgrade(t, was, "--reset-then-reuse-values", "--set=images.agent.tag="+is.tag)
 	c.wantImages(t, map[string]string{"agent": is.tag, "fence": is.tag, "controller": was.tag})
 	c.wantSurvivor(t, vm)
 	c.upgrade(t, is, "--reset-then-reuse-values", "--set=images.controller.tag="+is.tag)
@@ -58,7 +58,7 @@ func (c *cluster) wantSurvivor(t *testing.T, vm string) {
 	}
 }
 
-// wantImages waits until each component's pods have images with this tag.
+// wantImages waits until each component's pods are ready and have images with this tag.
 func (c *cluster) wantImages(t *testing.T, tags map[string]string) {
 	t.Helper()
 	names := map[string]string{"agent": "mooring-agent", "fence": "mooring-agent",
@@ -77,6 +77,9 @@ func (c *cluster) wantImages(t *testing.T, tags map[string]string) {
 			for _, pod := range pods.Items {
 				if got := pod.Spec.Containers[0].Image; got != want {
 					return fmt.Errorf("pod %s has image %s", pod.Name, got)
+				}
+				if s := pod.Status.ContainerStatuses; len(s) == 0 || !s[0].Ready {
+					return fmt.Errorf("pod %s is not ready", pod.Name)
 				}
 			}
 			return nil

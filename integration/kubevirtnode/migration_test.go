@@ -274,20 +274,49 @@ func (c *cluster) fillQuota(t *testing.T) corev1.ResourceList {
 func (c *cluster) awaitFull(t *testing.T, want corev1.ResourceList) {
 	t.Helper()
 	eventually(t, "the quota to be full with its old limits", func(ctx context.Context) error {
-		q := &corev1.ResourceQuota{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: quotaName},
-			q); err != nil {
-			return err
+		q, err := c.quotaWithLimits(ctx, want)
+		if err == nil && !sameLimits(q.Status.Used, want) {
+			err = fmt.Errorf("want use %v, the quota is %+v", want, q)
 		}
-		for _, now := range []corev1.ResourceList{q.Spec.Hard, q.Status.Hard, q.Status.Used} {
-			for name, limit := range want {
-				if got := now[name]; got.Cmp(limit) != 0 {
-					return fmt.Errorf("want %v, the quota is %+v", want, q)
-				}
+		return err
+	})
+}
+
+// awaitRestored waits until the quota has its old limits. Unlike after awaitFull, a launcher of
+// another KubeVirt may use less than the one before.
+func (c *cluster) awaitRestored(t *testing.T, want corev1.ResourceList) {
+	t.Helper()
+	eventually(t, "the quota to have its old limits", func(ctx context.Context) error {
+		q, err := c.quotaWithLimits(ctx, want)
+		for name, used := range q.Status.Used {
+			if limit := want[name]; err == nil && used.Cmp(limit) > 0 {
+				err = fmt.Errorf("want use of %v at most, the quota is %+v", want, q)
 			}
 		}
-		return nil
+		return err
 	})
+}
+
+// quotaWithLimits returns the namespace's quota, and an error if it has other limits.
+func (c *cluster) quotaWithLimits(
+	ctx context.Context, want corev1.ResourceList,
+) (corev1.ResourceQuota, error) {
+	q := corev1.ResourceQuota{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: quotaName}, &q)
+	if err == nil && !(sameLimits(q.Spec.Hard, want) && sameLimits(q.Status.Hard, want)) {
+		err = fmt.Errorf("want limits %v, the quota is %+v", want, q)
+	}
+	return q, err
+}
+
+// sameLimits reports whether a list has all wanted quantities.
+func sameLimits(all, want corev1.ResourceList) bool {
+	for name, limit := range want {
+		if got := all[name]; got.Cmp(limit) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // awaitReserved waits for Mooring's Event that it has reserved quota for a VM's last migration.
