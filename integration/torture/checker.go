@@ -164,6 +164,14 @@ func (c *checker) evaluate(s *subject, now time.Time, since time.Duration) {
 	}
 }
 
+// report records a broken promise about no subject.
+func (c *checker) report(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.findings = append(c.findings, text)
+	c.log("FINDING: %s", text)
+}
+
 // addFinding records that a subject broke a promise.
 func (c *checker) addFinding(s *subject, text string) {
 	s.settled = true

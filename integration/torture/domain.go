@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
@@ -21,7 +22,15 @@ import (
 // (docs/explanation/lifecycle.md). The runtime's answer takes additional time.
 const missedStartDelay = 40 * time.Second
 
-func domainName(p cri.Pod) string { return "vm-" + p.UID[:8] }
+func domainName(p cri.Pod) string { return p.Annotations[api.DomainKey] }
+
+// newDomainName returns the name for a launcher's domain. Every other one needs an owner to start.
+func (l *launcher) newDomainName(uid string) string {
+	if l.number%2 == 0 {
+		return ownedPrefix + uid[:8]
+	}
+	return "vm-" + uid[:8]
+}
 
 // libvirtDomain is a launcher's VM in the node's libvirt. world.mu guards its fields.
 type libvirtDomain struct {
@@ -53,27 +62,42 @@ func (w *world) startDomainInBackground(l *launcher, i *instance) {
 			w.logf("the domain of launcher %d: %v", l.number, err)
 		}
 		if vm != nil {
-			vm.endExpected = err != nil // libvirt ends a VM that failed to start
 			vm.name = fmt.Sprintf("domain %s of launcher %d", domainName(pod.Pod), l.number)
 			vm.launcher = i.process
 			if !agentWasUp || !w.agentUp.Load() {
 				vm.extraTime = missedStartDelay
 			}
-			if err := w.check.watchDomain(vm); err != nil {
-				w.logf("watching %s: %v", vm.name, err)
-			}
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		i.domain = libvirtDomain{vm: vm}
+		w.setDomain(i, vm, err != nil)
 	})
+}
+
+// setDomain makes a VM the one of the instance's domain, and watches it. Its end is expected if
+// libvirt failed to start it, or if a stop request came during its start.
+func (w *world) setDomain(i *instance, vm *subject, failed bool) {
+	w.mu.Lock()
+	i.domain = libvirtDomain{vm: vm}
+	if vm != nil {
+		vm.endExpected = failed || i.vmsEnd
+	}
+	w.mu.Unlock()
+	if vm == nil {
+		return
+	}
+	if err := w.check.watchDomain(vm); err != nil {
+		w.logf("watching %s: %v", vm.name, err)
+	}
 }
 
 // startDomain starts the pod's domain in the pod's slice. The domain's process may run even if
 // libvirt reports an error.
 func startDomain(ctx context.Context, pod *cri.Sandbox) (*subject, error) {
-	name := domainName(pod.Pod)
-	slice := strings.TrimSuffix(pod.CgroupParent(), ".slice")
+	return createDomain(ctx, domainName(pod.Pod), pod.CgroupParent())
+}
+
+// createDomain starts a domain in a slice.
+func createDomain(ctx context.Context, name, slice string) (*subject, error) {
+	slice = strings.TrimSuffix(slice, ".slice")
 	xml := fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>16</memory>
 		<resource><partition>/%s</partition></resource>
 		<os><type arch='x86_64' machine='q35'>hvm</type></os><vcpu>1</vcpu>

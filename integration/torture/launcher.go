@@ -77,6 +77,7 @@ type instance struct {
 	ctl       *os.File // command pipe
 	vms       []*subject
 	domain    libvirtDomain
+	vmsEnd    bool // a stop request ends its VMs, also one that libvirt still starts
 }
 
 func (l *launcher) dir() string { return filepath.Join(workDir, "ctl", strconv.Itoa(l.number)) }
@@ -102,7 +103,7 @@ func (l *launcher) podSpec() cri.Pod {
 		},
 	}
 	if l.domain {
-		p.Annotations[api.DomainKey] = domainName(p)
+		p.Annotations[api.DomainKey] = l.newDomainName(uid)
 	}
 	return p
 }

@@ -37,16 +37,34 @@ func openProcess(pid int) (process, error) {
 
 // startOf reads the start time of a process in clock ticks after boot.
 func startOf(pid int) (uint64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := statOf(pid)
 	if err != nil {
 		return 0, err
+	}
+	return strconv.ParseUint(fields[22-3], 10, 64)
+}
+
+// statOf reads the fields of proc_pid_stat(5) from the third one on.
+func statOf(pid int) ([]string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
 	}
 	text := string(b) // the second field is a name with arbitrary content
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
-		return 0, fmt.Errorf("process %d: unexpected format of /proc/PID/stat: %q", pid, text)
+		return nil, fmt.Errorf("process %d: unexpected format of /proc/PID/stat: %q", pid, text)
 	}
-	return strconv.ParseUint(fields[22-3], 10, 64)
+	return fields, nil
+}
+
+// isStopped reports whether the process lives, stopped by a signal.
+func (p process) isStopped() (bool, error) {
+	fields, err := statOf(p.pid)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && fields[0] == "T" && fields[22-3] == strconv.FormatUint(p.start, 10), err
 }
 
 // startTime returns the start time of the process, to ten milliseconds.

@@ -51,6 +51,11 @@ func runOnNode(ctx context.Context, s settings) error {
 	if err := w.removeLeftovers(ctx); err != nil {
 		return err
 	}
+	if !w.bare && w.domains > 0 {
+		if err := installGate(ctx); err != nil {
+			return err
+		}
+	}
 	if err := w.runPlainPod(ctx); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,6 +54,10 @@ func faults() []step {
 		{"emulator renamed", 60, renameEmulator},
 		{"agent paused", 40, pauseAgent},
 		{"mode observe", 4, observeMode},
+		{"agent with another map schema", 4, changeSchema},
+		{"clock step", 30, stepClock},
+		{"sidecar", 30, runSidecar},
+		{"domain without a pod", 20, startUnownedDomain},
 		{"agent paused in a storm", 2, pauseAgentInStorm},
 		{"agent killed", 20, killAgent},
 		{"fence killed", 4, killUnit("mooring-fence.service")},
@@ -65,28 +71,54 @@ func faults() []step {
 // chooses a fault whenever their part would fall below faultPercent.
 type chooser struct {
 	events, faults []step
+	pending        []step // faults not executed so far, in the order of the next tries
 	rand           *rand.Rand
 	done           int // steps
 	faulty         int // faults among them
 }
 
 func newChooser(r *rand.Rand) *chooser {
-	return &chooser{events: events(), faults: faults(), rand: r}
+	c := &chooser{events: events(), faults: faults(), pending: faults(), rand: r}
+	r.Shuffle(len(c.pending), func(i, j int) {
+		c.pending[i], c.pending[j] = c.pending[j], c.pending[i]
+	})
+	return c
 }
 
-// next returns a step, and whether it is a fault.
+// next returns a step, and whether it is a fault. Every second fault on average is a pending one, so
+// that a short run has the rare ones, too.
 func (c *chooser) next() (s step, fault bool) {
-	if 100*c.faulty < faultPercent*(c.done+1) {
+	switch {
+	case 100*c.faulty >= faultPercent*(c.done+1):
+		return pickStep(c.events, c.rand), false
+	case len(c.pending) == 0 || c.rand.IntN(2) == 0:
 		return pickStep(c.faults, c.rand), true
 	}
-	return pickStep(c.events, c.rand), false
+	s = c.pending[0]
+	c.pending = append(c.pending[1:], s)
+	return s, true
 }
 
-func (c *chooser) count(fault bool) {
+// count records the execution of a step.
+func (c *chooser) count(s step, fault bool) {
 	c.done++
-	if fault {
-		c.faulty++
+	if !fault {
+		return
 	}
+	c.faulty++
+	c.pending = slices.DeleteFunc(c.pending, func(p step) bool { return p.name == s.name })
+}
+
+// checkFaults fails if a run as long as the one in CI never executed some fault.
+func (c *chooser) checkFaults() error {
+	if c.done < 200 || len(c.pending) == 0 {
+		return nil
+	}
+	var names []string
+	for _, s := range c.pending {
+		names = append(names, s.name)
+	}
+	return fmt.Errorf("faults never executed in %d steps: %s", c.done, strings.Join(names, "; "))
 }
 
 // errSkip makes the run pick another step, because this step is impossible on this node or now.
@@ -97,7 +129,8 @@ const objectTimeout = 10 * time.Second
 
 // runSteps runs random steps. Skipped steps do not count.
 func (w *world) runSteps(ctx context.Context) error {
-	for c := newChooser(w.rand); c.done < w.steps; {
+	c := newChooser(w.rand)
+	for c.done < w.steps {
 		s, fault := c.next()
 		began := time.Now()
 		object, err := w.runStep(ctx, s)
@@ -112,9 +145,12 @@ func (w *world) runSteps(ctx context.Context) error {
 			w.logf("%d %s: %s", c.done+1, s.name, object)
 		}
 		w.stepTimes.add(s.name, time.Since(began))
-		c.count(fault)
+		c.count(s, fault)
 	}
-	return nil
+	if w.bare {
+		return nil // most faults are the agent's
+	}
+	return c.checkFaults()
 }
 
 // runStep executes a step as soon as an object for it is available.

@@ -98,8 +98,7 @@ func requestStop(ctx context.Context, w *world) (string, error) {
 		return "", err
 	}
 	i, file := l.current, "/run/mooring/pods/"+l.pod.UID+"/pod/stop"
-	vms := w.runningVMs(i)
-	w.check.expectEnd(vms...)
+	vms := w.expectVMsEnd(i)
 	if err := i.runShell("touch /run/mooring/pod/stop"); err != nil {
 		l.busy.Store(false)
 		return "", err

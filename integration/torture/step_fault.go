@@ -54,7 +54,7 @@ func pauseAgent(ctx context.Context, w *world) (string, error) {
 // event. stormTimeout bounds the duration of the storm.
 const (
 	stormForks   = 4400
-	stormTimeout = 30 * time.Second
+	stormTimeout = time.Minute
 )
 
 // pauseAgentInStorm stops the agent and causes more events than the ring can hold. It blocks for
@@ -71,51 +71,38 @@ func pauseAgentInStorm(ctx context.Context, w *world) (string, error) {
 		return "", err
 	}
 	defer p.close()
-	before, err := forks()
-	if err != nil {
+	l, err := w.randomLauncher(acceptAny)
+	if l == nil {
 		return "", err
 	}
 	if err := p.signal(unix.SIGSTOP); err != nil {
 		return "", err
 	}
-	object, err := w.runInAnyLauncher(fmt.Sprintf(
-		`for half in 1 2; do (for i in $(seq %d); do (:); done) & done`, stormForks/2))
-	if object != "" && err == nil {
-		if err = awaitForks(ctx, before+stormForks); err == nil {
-			w.overflows++
-		}
+	overflow, err := l.overflowRing(ctx, p)
+	if overflow {
+		w.overflows++
 	}
-	return object, errors.Join(err, p.signal(unix.SIGCONT))
+	return fmt.Sprintf("launcher %d, overflow: %t", l.number, overflow),
+		errors.Join(err, p.signal(unix.SIGCONT))
 }
 
-// awaitForks waits until the node has created this many processes since its boot.
-func awaitForks(ctx context.Context, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, stormTimeout)
-	defer cancel()
-	for {
-		now, err := forks()
-		if err != nil || now >= want {
-			return err
-		}
-		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
-			return fmt.Errorf("waiting until the node has created %d processes: %d so far: %w",
-				want, now, ctx.Err())
-		}
+// overflowRing makes the launcher process cause a storm. It reports whether the whole storm met the
+// stopped agent: an earlier step may end the launcher, or resume or kill the agent.
+func (l *launcher) overflowRing(ctx context.Context, agent process) (bool, error) {
+	const end = "/storm-end" // in the container
+	path := fmt.Sprintf("/proc/%d/root%s", l.current.process.pid, end)
+	if err := os.RemoveAll(path); err != nil {
+		return false, err
 	}
-}
-
-// forks returns the number of processes and threads created since boot.
-func forks() (int, error) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if n, ok := strings.CutPrefix(line, "processes "); ok {
-			return strconv.Atoi(strings.TrimSpace(n))
+	err := l.current.runShell(fmt.Sprintf(
+		`(for half in 1 2; do (for i in $(seq %d); do (:); done) & done; wait; : >%s) &`,
+		stormForks/2, end))
+	for began := time.Now(); err == nil && time.Since(began) < stormTimeout; pause(ctx, tick) {
+		if _, err := os.Stat(path); err == nil {
+			return agent.isStopped()
 		}
 	}
-	return 0, errors.New("/proc/stat counts no processes")
+	return false, err
 }
 
 func restartContainerd(ctx context.Context, w *world) (string, error) {

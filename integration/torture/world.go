@@ -31,7 +31,9 @@ type world struct {
 	count   atomic.Int64 // number of VMs, for their tags
 	agentUp atomic.Bool  // the agent answers
 
-	observing atomic.Bool // the agent is in mode observe, or restarts for it
+	// observing: the agent is in mode observe, or has maps of another schema, or restarts for that
+	observing  atomic.Bool
+	clockSteps atomic.Bool // the wall clock is wrong
 
 	mu         sync.Mutex  // guards instances and domains of the launchers, and renewTimes
 	launchers  []*launcher // fixed after newWorld
@@ -144,13 +146,23 @@ func (w *world) runningVMs(i *instance) []*subject {
 
 // expectEnd records that this program ends a launcher and its VMs.
 func (w *world) expectEnd(i *instance) {
+	w.check.expectEnd(i.process)
+	w.expectVMsEnd(i)
+}
+
+// expectVMsEnd records that this program ends a launcher's VMs, and returns the ones that run. Later
+// ones, as of a domain being started, end as well.
+func (w *world) expectVMsEnd(i *instance) []*subject {
+	all := w.runningVMs(i)
 	w.mu.Lock()
-	all := append([]*subject{i.process}, i.vms...)
-	if i.domain.vm != nil {
-		all = append(all, i.domain.vm)
-	}
+	i.vmsEnd = true
+	vm := i.domain.vm
 	w.mu.Unlock()
+	if vm != nil && w.check.mustLive(vm) {
+		all = append(all, vm)
+	}
 	w.check.expectEnd(all...)
+	return all
 }
 
 // awaitRegistered waits until the agent has registered a launcher with this first process.
