@@ -303,7 +303,7 @@ func (c *cluster) quotaWithLimits(
 ) (corev1.ResourceQuota, error) {
 	q := corev1.ResourceQuota{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: quotaName}, &q)
-	if err == nil && !(sameLimits(q.Spec.Hard, want) && sameLimits(q.Status.Hard, want)) {
+	if err == nil && (!sameLimits(q.Spec.Hard, want) || !sameLimits(q.Status.Hard, want)) {
 		err = fmt.Errorf("want limits %v, the quota is %+v", want, q)
 	}
 	return q, err
