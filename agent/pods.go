@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/podapi"
@@ -11,7 +12,7 @@ import (
 
 // makePods makes the node that answers pods on the sockets in their directories.
 func (a *Agent) makePods(context.Context) (err error) {
-	if a.desired, err = podserver.OpenFileStore(a.config.Root); err != nil {
+	if a.desired, err = openPodStore(a.config.Root, a.logger); err != nil {
 		return err
 	}
 	a.pods = &podserver.Node{
@@ -35,6 +36,20 @@ func (a *Agent) makePods(context.Context) (err error) {
 	}
 	a.pods.RestoreRequirements()
 	return nil
+}
+
+// openPodStore opens the store of pods' requests and logs unreadable ones.
+func openPodStore(root string, logger *slog.Logger) (*podserver.FileStore, error) {
+	store, err := podserver.OpenFileStore(root)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Unreadable(); err != nil {
+		logger.Warn("some pods have unreadable requests: their VMs keep their size, and the "+
+			"agent refuses lower memory limits until they report their memory requirements",
+			"error", err)
+	}
+	return store, nil
 }
 
 // headroomOf returns the policy's capacities for VMs that grow.

@@ -51,6 +51,29 @@ func setSoft(t *testing.T, pid int, bytes uint64) {
 	}
 }
 
+// The agent starts with an unreadable request of a pod, and logs it.
+func TestUnreadableRequestIsLogged(t *testing.T) {
+	root, log := t.TempDir(), &syncBuffer{}
+	open := func() {
+		t.Helper()
+		store, err := openPodStore(root, textLogger(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open()
+	checkLines(t, log, 0, "unreadable requests")
+	if err := os.WriteFile(filepath.Join(root, "wanted", "uid-of-a-pod"),
+		[]byte(`{"version":9}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open()
+	checkLines(t, log, 1, "unreadable requests", "version 9", "requests of pod uid-of-a-pod")
+}
+
 // A pod changes the limit of its VM process over the socket, within the policy. The memory
 // requirement of the pod makes the agent refuse a smaller container.
 func TestPodSocket(t *testing.T) {

@@ -40,8 +40,8 @@ func (p *Plugin) recordLimits(containerID string, r *nri.LinuxResources) *decide
 	}
 	next := limitsOf(r, registry.ContainerLimits{Memory: l.MemoryLimit}).Memory
 	beyond := p.accountGrowth(l, next)
-	below := decide.MemoryLimit(&l.Launcher, r.GetMemory().GetLimit().GetValue(),
-		host.Limit(l.MemoryRequirement()))
+	below := decide.MemoryLimit(&l.Launcher, l.MemoryLimit,
+		r.GetMemory().GetLimit().GetValue(), host.Limit(l.MemoryRequirement()))
 	observe := p.Policy.Get().Mode != policy.Enforce
 	p.Registry.Update(containerID, func(now *registry.Launcher) {
 		if beyond == nil || observe {

@@ -40,6 +40,28 @@ func update(n *node, pod *nri.PodSandbox, ctr *nri.Container, memory, quota int6
 	return err
 }
 
+// A VM whose requirement is unknown keeps its memory limit. Raises and CPU limits pass.
+func TestUpdateWithAnUnknownMemoryRequirement(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod := newPod("u1", nil)
+	ctr, vm := n.launchVM(t, pod, 100)
+	must(t, update(n, pod, ctr, 2*gi, 0))
+	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) {
+		l.SetMemoryRequirement(vm, registry.UnknownRequirement)
+	})
+	for _, memory := range []int64{2 * gi, 0, 3 * gi} {
+		must(t, update(n, pod, ctr, memory, 150000))
+	}
+	if err := update(n, pod, ctr, 2*gi, 0); err == nil || !strings.Contains(err.Error(),
+		"to 2Gi: the memory requirement of its VM is unknown") {
+		t.Errorf("a limit below the present one: %v, want a refusal", err)
+	}
+	must(t, update(n, pod, ctr, -1, 0))
+	if err := update(n, pod, ctr, 4*gi, 0); err == nil {
+		t.Error("a limit instead of none passes, want a refusal")
+	}
+}
+
 // A memory limit below the requirement of this launcher's VM is refused, and recorded all the same.
 func TestUpdateBelowTheMemoryRequirement(t *testing.T) {
 	n := newNode(t, policy.Enforce)

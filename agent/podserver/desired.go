@@ -53,13 +53,16 @@ func (p *pod) readDesired() (podapi.Desired, error) {
 			Error: l.SizeError,
 		}
 	}
-	w.Outside, w.Error = l.Domain != "", oneLine(w.Error)
-	if record, ok := p.node.Store.Get(p.uid); ok {
-		w.DryRun = record.DryRun
-		if record.Size != (api.Size{}) {
-			w.Size, w.Error = record.Size, ""
-		}
+	w.Outside = l.Domain != ""
+	record, err := p.node.Store.Get(p.uid)
+	switch {
+	case known: // the pod's object has the size
+	case err != nil:
+		w.Size, w.Error = api.Size{}, err.Error()
+	case record.Size != (api.Size{}):
+		w.Size, w.Error = record.Size, ""
 	}
+	w.DryRun, w.Error = record.DryRun, oneLine(w.Error)
 	p.applyPolicy(&w, l.Pod.Namespace)
 	return w, nil
 }

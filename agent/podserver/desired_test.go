@@ -100,12 +100,12 @@ type meanwhile struct {
 	first atomic.Pointer[func()] // called once
 }
 
-func (m *meanwhile) Get(uid string) (podserver.Record, bool) {
-	asked, ok := m.Store.Get(uid)
+func (m *meanwhile) Get(uid string) (podserver.Record, error) {
+	asked, err := m.Store.Get(uid)
 	if first := m.first.Swap(nil); first != nil {
 		(*first)()
 	}
-	return asked, ok
+	return asked, err
 }
 
 // A size requested while another request reads the earlier size has the higher generation. Reports

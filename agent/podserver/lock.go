@@ -115,8 +115,10 @@ func (p *pod) RequireMemory(request podapi.MemoryRequirement) error {
 func (p *pod) storeRequirement(need Requirement) error {
 	p.node.storeMu.Lock()
 	defer p.node.storeMu.Unlock()
-	record, _ := p.node.Store.Get(p.uid)
+	record, err := p.node.Store.Get(p.uid)
 	switch {
+	case err != nil:
+		return err
 	case record.Requirement != nil && *record.Requirement == need, record.Requirement == nil &&
 		need.Bytes == 0:
 		return nil

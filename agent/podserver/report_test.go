@@ -3,6 +3,7 @@ package podserver_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -217,12 +218,12 @@ func TestFileStore(t *testing.T) {
 	must(t, s.Close())
 	s = open()
 	defer s.Close()
-	got, ok := s.Get("a")
-	if diff := cmp.Diff(asked, got); diff != "" || !ok {
-		t.Errorf("stored: %t (-want +got)\n%s", ok, diff)
+	got, err := s.Get("a")
+	if diff := cmp.Diff(asked, got); diff != "" || err != nil {
+		t.Errorf("stored: %v (-want +got)\n%s", err, diff)
 	}
-	if _, ok := s.Get("b"); ok {
-		t.Error("a deleted record is still there")
+	if left := s.UIDs(); !slices.Equal(left, []string{"a"}) {
+		t.Errorf("records of %q, want no deleted one", left)
 	}
 	if err := s.Put("../b", asked); err == nil {
 		t.Error("the store made a file outside its directory")

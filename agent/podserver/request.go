@@ -49,7 +49,10 @@ func (n *Node) RequestSize(
 func (p *pod) storeSize(size api.Size) (generation uint64, err error) {
 	p.node.storeMu.Lock()
 	defer p.node.storeMu.Unlock()
-	record, _ := p.node.Store.Get(p.uid)
+	record, err := p.node.Store.Get(p.uid)
+	if err != nil {
+		return 0, err
+	}
 	record.Size = size
 	if err := p.node.Store.Put(p.uid, record); err != nil {
 		return 0, err
@@ -62,7 +65,10 @@ func (p *pod) storeSize(size api.Size) (generation uint64, err error) {
 func (p *pod) storeDryRun(size api.Size) (generation uint64, err error) {
 	p.node.storeMu.Lock()
 	defer p.node.storeMu.Unlock()
-	record, _ := p.node.Store.Get(p.uid)
+	record, err := p.node.Store.Get(p.uid)
+	if err != nil {
+		return 0, err
+	}
 	if record.DryRun != nil {
 		generation = record.DryRun.Generation
 	}

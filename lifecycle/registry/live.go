@@ -21,6 +21,10 @@ type Live struct {
 	MemoryRequirement uint64
 }
 
+// UnknownRequirement is the memory requirement of a VM process that may have reported one to an
+// earlier agent. It is above each memory limit.
+const UnknownRequirement = uint64(host.Unlimited)
+
 // ContainerLimits are the limits in the latest request to the runtime. Memory is in bytes, CPU in
 // thousandths of a CPU; 0 is no limit.
 type ContainerLimits struct {

@@ -39,10 +39,12 @@ func TestStoredMemoryRequirements(t *testing.T) {
 	r := registry.New()
 	r.Put(launcher("before", 1))
 	r.RestoreRequirements(map[host.Process]uint64{host.ProcessAt(1, 1): 10,
-		host.ProcessAt(2, 1): 20, host.ProcessAt(3, 2): 30})
+		host.ProcessAt(2, 1): 20, host.ProcessAt(3, 2): 30}, []string{"unknown"})
 	r.Put(launcher("after", 2))
 	r.Put(launcher("another", 3))
-	for id, want := range map[string]uint64{"before": 10, "after": 20, "another": 0} {
+	r.Put(launcher("unknown", 4))
+	for id, want := range map[string]uint64{"before": 10, "after": 20, "another": 0,
+		"unknown": registry.UnknownRequirement} {
 		if l, _ := r.Find(id); l.MemoryRequirement() != want {
 			t.Errorf("memory requirement of %s = %d, want %d", id, l.MemoryRequirement(), want)
 		}

@@ -26,6 +26,7 @@ type Registry struct {
 	replaced   map[string]*Launcher    // replaced launchers with VM processes left, by container ID
 	byID       map[string]*Launcher    // all launchers of both maps, by container ID
 	restored   map[host.Process]uint64 // see [Registry.RestoreRequirements]
+	unknown    map[string]bool         // pods by UID: see [Registry.RestoreRequirements]
 	generation uint64
 }
 
@@ -141,12 +142,16 @@ func (r *Registry) change(l *Launcher, change func(*Launcher)) {
 }
 
 // RestoreRequirements sets the memory requirements that VM processes reported to an earlier agent.
-// The registry applies a requirement when it knows the launcher of the process, and keeps it until
-// then.
-func (r *Registry) RestoreRequirements(needs map[host.Process]uint64) {
+// unknown are the UIDs of pods that may have reported one: their VM processes get an
+// [UnknownRequirement]. The registry applies a requirement when it knows the launcher with a VM
+// process, and keeps it until then.
+func (r *Registry) RestoreRequirements(known map[host.Process]uint64, unknown []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.restored = maps.Clone(needs)
+	r.restored, r.unknown = maps.Clone(known), map[string]bool{}
+	for _, uid := range unknown {
+		r.unknown[uid] = true
+	}
 	for l := range r.all() {
 		r.restoreRequirement(l)
 	}
@@ -155,13 +160,17 @@ func (r *Registry) RestoreRequirements(needs map[host.Process]uint64) {
 // restoreRequirement applies a restored requirement to the launcher's VM processes. The caller
 // holds the lock.
 func (r *Registry) restoreRequirement(l *Launcher) {
-	if len(r.restored) == 0 {
+	if len(r.restored)+len(r.unknown) == 0 {
 		return
 	}
 	for vm := range l.vmProcesses() {
 		if need, ok := r.restored[vm]; ok {
 			l.SetMemoryRequirement(vm, need)
 			delete(r.restored, vm)
+		}
+		if r.unknown[l.Pod.UID] {
+			l.SetMemoryRequirement(vm, UnknownRequirement)
+			delete(r.unknown, l.Pod.UID)
 		}
 	}
 }
