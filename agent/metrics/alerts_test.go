@@ -86,12 +86,22 @@ func healthy() samples {
 		all[waiting(reason)] = steady(v)
 	}
 	all[`mooring_quota_kubevirt_served{instance="10.0.0.1:9809"}`] = steady(1)
+	for reason, v := range map[string]float64{"LauncherRuns": 40, "VMRuns": 0, "NodeNotReady": 0} {
+		all[longestWait("10.0.0.1:9809", reason)] = steady(v)
+		all[longestWait("10.0.0.2:9809", reason)] = steady(0) // of the replica that does not lead
+	}
 	return all
 }
 
 // waiting is the gauge of migrations that wait for a reason.
 func waiting(reason string) string {
 	return `mooring_quota_waiting{instance="10.0.0.1:9809",reason="` + reason + `"}`
+}
+
+// longestWait is the gauge of deleted pods that wait for a proof, at a replica of the controller.
+func longestWait(instance, reason string) string {
+	return `mooring_fencing_longest_wait_seconds{instance="` + instance + `",reason="` + reason +
+		`"}`
 }
 
 // event is a counter of events that has grown five minutes ago.
@@ -153,6 +163,10 @@ func faults() map[string][]samples {
 		},
 		"MooringQuotaUnguarded":  {{waiting("WaitingForGuard"): changed(0, 2, 5)}},
 		"MooringQuotaNotInForce": {{waiting("WaitingForQuota"): changed(0, 2, 5)}},
+		"MooringPodWaitsForVM": {
+			{longestWait("10.0.0.1:9809", "VMRuns"): changed(0, 400, 15)},
+			{longestWait("10.0.0.2:9809", "NodeNotReady"): changed(0, 400, 15)},
+		},
 	}
 }
 

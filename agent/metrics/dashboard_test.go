@@ -183,7 +183,7 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"Fleet", "Node", "Quota"}, rows); diff != "" {
+	if diff := cmp.Diff([]string{"Fleet", "Node", "Quota", "Fencing"}, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // leftOut are documented metrics without a panel: details of a fault, limits of the tracker, and
-// states. Alerts and the doctor name most of them, and `mooring fence` those of fencing.
+// states. Alerts and the doctor name most of them.
 var leftOut = []string{
 	"mooring_nri_synchronizations_total", "mooring_nri_disconnects_total",
 	"mooring_nri_abandoned_stubs_total", "mooring_nri_requests_total", "mooring_launchers",
@@ -17,8 +17,6 @@ var leftOut = []string{
 	"mooring_tracker_stale_processes_total", "mooring_tracker_calls_left_out_total",
 	"mooring_guard_checks_total", "mooring_guard_checks_dropped_total",
 	"mooring_kube_events_total", "mooring_quota_kubevirt_served",
-	"mooring_fencing_waiting_pods", "mooring_fencing_longest_wait_seconds",
-	"mooring_fencing_released_total",
 }
 
 // TestDashboardShowsMetrics: each documented metric has a panel, or is left out on purpose.
