@@ -149,3 +149,28 @@ func TestActionFailed(t *testing.T) {
 		}},
 	})
 }
+
+// libvirt's refusal can come after the agent has sent SIGTERM. It does not hasten SIGKILL.
+func TestLateFailureOfAShutdown(t *testing.T) {
+	current, now := newTie(enforceTerms()), booted
+	var request tie.ShutdownByLibvirt
+	for _, in := range []tie.Input{launcherStarted, nodeStarts, launcherEnded} {
+		var actions []tie.Action
+		current, actions = tie.Step(current, now, in)
+		for _, a := range actions {
+			if asked, ok := a.(tie.ShutdownByLibvirt); ok {
+				request = asked
+			}
+		}
+	}
+	now = current.VMs[0].Due
+	current, _ = tie.Step(current, now, timePassed)
+	due := current.VMs[0].Due
+	failed := tie.ActionFailed{Action: request, Err: errors.New("no such domain"), Final: true}
+	current, actions := tie.Step(current, now, failed)
+	if vm := current.VMs[0]; request.VM.Asks != 1 || vm.Stage != tie.StageTerm || vm.Due != due ||
+		len(actions) > 0 {
+		t.Errorf("after request %+v: %+v, actions %v; want SIGKILL at %v", request, vm,
+			showActions(actions), due)
+	}
+}

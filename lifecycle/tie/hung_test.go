@@ -74,11 +74,15 @@ func TestInactive(t *testing.T) {
 	stopped := []event{
 		{0, launcherStarted, "", ""}, {1, stopRequested, "", ""}, {2, nothingFound{}, "", ""},
 	}
+	ended := []event{{0, launcherStarted, "", ""}, {1, launcherEnded, "", ""}}
 	for name, c := range map[string]struct {
 		events   []event
 		phase    agentapi.Phase
 		inactive string
 	}{
+		"no process yet":     {nil, agentapi.PhaseRegistered, "does not know its launcher process"},
+		"a launcher":         {hung[:1], agentapi.PhaseRegistered, ""},
+		"the launcher ended": {ended, agentapi.PhaseDraining, "its launcher has ended: its first"},
 		"the launcher hangs": {hung[:2], agentapi.PhaseDraining, "launcher hangs"},
 		"it has recovered": {
 			append(hung, event{17, heartbeat, "", ""}), agentapi.PhaseDone, "",

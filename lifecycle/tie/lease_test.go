@@ -177,3 +177,28 @@ func TestPodLease(t *testing.T) {
 		)},
 	})
 }
+
+// A VM process that starts within the lease of an ended launcher is unattended, and the lease
+// protects it, too. Without a VM process, the lease waits for the VM of a migration.
+func TestLeaseOfAnEndedLauncher(t *testing.T) {
+	another := tie.VMStarted{VM: podVM(8)}
+	expired := "LeaseExpired OwnerGone VMTerminated terminate(7) VMTerminated terminate(8)"
+	runScenarios(t, []scenario{
+		{"a VM process starts", enforceTerms(), withVM(podStarts,
+			event{5, lease(20), "Active 7=Running/none", ""},
+			event{6, launcherEnded, "Active 7=Running/none", ""},
+			event{
+				7, another,
+				"Active 7=Running/none 8=Running/none", "VMStarted checkMemlock(8) VMUnattended",
+			},
+			event{25, due{}, "Draining 7=Stopping/term 8=Stopping/term", expired},
+		)},
+		{"no VM process", enforceTerms(), []event{
+			{0, launcherStarted, "Registered", ""},
+			{1, lease(20), "Registered", ""},
+			{2, launcherEnded, "Registered", ""},
+			{21, due{}, "Draining", "LeaseExpired scan"},
+			{21, nothingFound{}, "Done over", ""},
+		}},
+	})
+}

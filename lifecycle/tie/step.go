@@ -205,7 +205,7 @@ func (t *Tie) checkHeartbeatAndLease(s *step) {
 }
 
 // stopReason returns the reason to stop the launcher's VM processes. Empty: there is none.
-func (t *Tie) stopReason(now host.Boottime) string {
+func (t *Tie) stopReason() string {
 	switch {
 	case t.lacksProof():
 		return ""
@@ -213,7 +213,7 @@ func (t *Tie) stopReason(now host.Boottime) string {
 		return "the pod requests the stop"
 	case t.LauncherGone != "":
 		return launcherGoneReason(t.LauncherGone)
-	case t.hungReported && t.Terms.StopHung && t.heartbeatExpired(now):
+	case t.hungReported && t.Terms.StopHung:
 		return "the launcher hangs, and the policy says stop"
 	}
 	return ""
@@ -223,7 +223,7 @@ func launcherGoneReason(proof string) string { return "the launcher is gone: " +
 
 // startDraining enters the phase Draining if a stop has a reason and no lease holds it back.
 func (t *Tie) startDraining(s *step) {
-	why := t.stopReason(s.now)
+	why := t.stopReason()
 	stopped := t.Phase == agentapi.PhaseDone && !t.StopRequested
 	if why == "" || t.Phase == agentapi.PhaseDraining || stopped {
 		return

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
@@ -79,4 +80,21 @@ func TestGracePeriod(t *testing.T) {
 		event{604, timePassed, "Draining 7=Stopping/shutdown", "libvirtShutdown(7)"},
 		event{605, due{}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 	)}})
+}
+
+// New terms can require a proof of the launcher's end while a scan is under way. Its result then
+// confirms no stop.
+func TestNoConfirmationWithoutProof(t *testing.T) {
+	current := newTie(enforceTerms())
+	for _, in := range []tie.Input{launcherStarted, stopRequested} {
+		current, _ = tie.Step(current, booted, in)
+	}
+	scan := tie.Scanned{ID: current.PendingScan()}
+	proofOnly := withTerms(func(t *tie.Terms) { t.ProofOnly = true })
+	current, _ = tie.Step(current, booted, tie.TermsChanged{Terms: proofOnly})
+	current, actions := tie.Step(current, booted, scan)
+	if scan.ID == 0 || current.StopConfirmed || current.Phase != agentapi.PhaseDraining {
+		t.Errorf("scan %d: %s, actions %v; want no confirmation", scan.ID, showTie(current),
+			showActions(actions))
+	}
 }

@@ -67,7 +67,7 @@ type Tie struct {
 	// LastEnd is the end of the last node-level VM process, nil while one runs.
 	LastEnd *DomainEnd `json:"lastEnd,omitempty"`
 
-	hungReported  bool // since the last heartbeat
+	hungReported  bool // the heartbeat is late, and the tie has reported it
 	leaseReported bool // a lease holds back a stop, and Why says so
 
 	scanID   uint64 // the last requested scan
