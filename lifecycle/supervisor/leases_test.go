@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // leasePod sets the pod's own lease, and expects it to reach so many launchers.
@@ -110,4 +112,24 @@ func (r *rig) expectLease(l launcher, reason string) {
 	if found.Lease == nil || found.Lease.Reason != reason {
 		r.t.Errorf("lease %+v, want one for %s", found.Lease, reason)
 	}
+}
+
+// Pods of two namespaces can have the same name.
+func TestLeaseOfTheSameNameElsewhere(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		one := r.launch("vm", nil)
+		other := r.launch("other", func(l *registry.Launcher) {
+			l.Pod.Namespace, l.Pod.Name = "elsewhere", "vm"
+		})
+		vm, otherVM := r.startQEMU(one.cgroup), r.startQEMU(other.cgroup)
+		n, err := r.Lease(r.t.Context(), one.Pod.Namespace, "vm", time.Minute, "migration")
+		if n != 1 || err != nil {
+			t.Errorf("Lease = %d, %v, want one launcher", n, err)
+		}
+		r.exit(one.process, "exit code 0")
+		r.exit(other.process, "exit code 0")
+		r.advance(time.Second)
+		r.expectSignals(vm)
+		r.expectSignals(otherVM, "TERM")
+	})
 }

@@ -180,6 +180,25 @@ func TestOwnedDomainStartedLongAfterItsLauncher(t *testing.T) {
 	}
 }
 
+// An ended launcher has declared the domain, and the metadata names another pod, which is gone, too.
+// The VM is an orphan of that pod.
+func TestOwnedDomainAfterAnotherLauncher(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.Reconciled()
+		l := r.launch("vm", withDomain)
+		r.exit(l.process, "SIGKILL")
+		r.config.Registry.RemoveContainer(l.Container.ID)
+		r.advance(time.Minute)
+		vm := r.startOwned(goneOwner)
+		r.advance(gracePeriod + 2*termPeriod)
+		r.expectNotes(1, agentapi.ReasonOwnerGone, goneOwner, "metadata")
+		r.expectNotes(0, agentapi.ReasonVMUnattended, l.Pod, "")
+		if r.alive(vm) {
+			t.Error("the VM of a gone owner is alive")
+		}
+	})
+}
+
 // An agent knows the ended launchers of the last one.
 func TestDomainStartedAfterItsLauncherAndARestart(t *testing.T) {
 	for name, stops := range map[string]bool{"report": false, "stop": true} {

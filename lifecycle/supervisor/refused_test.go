@@ -34,6 +34,12 @@ func TestLibvirtRefusesTheShutdown(t *testing.T) {
 			},
 			term: 20 * time.Second,
 		},
+		"record of another domain unreadable": {
+			prepare: func(r *rig) {
+				r.domains.Forget(domainUUID)
+				r.domains.Break(tie.Domain{Name: "two"})
+			},
+		},
 		"no list of records": {
 			prepare: func(r *rig) { r.domains.Fail(errNoAnswer) }, term: 20 * time.Second,
 		},

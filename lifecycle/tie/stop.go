@@ -138,8 +138,8 @@ func (v *VM) askLibvirt(again bool, s *step) {
 // once all earlier requests have failed.
 func (t *Tie) shutdownFailed(a ShutdownByLibvirt, failed ActionFailed, s *step) {
 	v, n := t.VM(a.VM.Process), a.VM.Asks
-	if v == nil || v.Stage != StageShutdown || n < 1 || n > min(v.Asks, maxAskFails) {
-		return
+	if v == nil || n < 1 || n > min(v.Asks, maxAskFails) {
+		return // another stage has no requests
 	}
 	counted, bit := v.askFails(), uint8(1)<<(n-1)
 	v.AskFailed |= bit
