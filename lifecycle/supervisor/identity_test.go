@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -157,5 +158,43 @@ func TestNoGuestShutdownByTheRecordOfAnotherDomain(t *testing.T) {
 			t.Error("the agent has requested a shutdown without a record of the domain")
 		}
 		r.expectSignals(vm, "TERM") // the kernel still shows the orphan
+	})
+}
+
+type failingIdentify struct {
+	supervisor.Processes
+	fail atomic.Bool
+}
+
+func (f *failingIdentify) Identify(pid int) (host.Process, error) {
+	if f.fail.Load() {
+		return host.Process{}, errors.New("too many open files")
+	}
+	return f.Processes.Identify(pid)
+}
+
+// An unreadable process may be another one, so its guest gets no request. It may also be the VM
+// process, so the agent reports the failure and asks again.
+func TestNoGuestShutdownOfAnUnreadableProcess(t *testing.T) {
+	f := &failingIdentify{}
+	change := func(c *supervisor.Config) { f.Processes, c.Processes = c.Processes, f }
+	inBubble(t, change, func(r *rig) {
+		shutdowns := 0
+		r.domains.OnShutdown = func(tie.Domain) error { shutdowns++; return nil }
+		l := r.launch("vm", withDomain)
+		vm := r.startDomain("/machine/x")
+		f.fail.Store(true)
+		r.exit(l.process, "SIGKILL")
+		r.advance(time.Second)
+		f.fail.Store(false)
+		r.expectNotes(1, agentapi.ReasonVMShutdown, l.Pod, "too many open files")
+		if shutdowns != 0 {
+			t.Error("the agent has requested a shutdown of an unknown process")
+		}
+		r.advance(10 * time.Second)
+		if shutdowns != 1 {
+			t.Errorf("%d requests after the failure, want 1", shutdowns)
+		}
+		r.expectSignals(vm)
 	})
 }
