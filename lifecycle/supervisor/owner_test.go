@@ -269,4 +269,21 @@ func TestDomainThatNeverHadAnOwner(t *testing.T) {
 		r.expectSignals(vm)
 		r.expectNotes(1, agentapi.ReasonVMUnattended, agentapi.PodRef{}, "domain one")
 	})
+	inBubble(t, change, func(r *rig) {
+		created := registry.Launcher{SandboxID: "sandbox-created", Domain: "one"}
+		created.Pod = agentapi.PodRef{Namespace: "vms", Name: "created", UID: "uid-created"}
+		created.Container = agentapi.ContainerRef{Name: "compute", ID: "id-created"}
+		created.State = agentapi.StateCreated
+		r.config.Registry.Put(created)
+		vm := r.startOwned(agentapi.PodRef{})
+		r.Reconciled()
+		r.advance(time.Minute)
+		if slices.Contains(r.recorder.Reasons(), agentapi.ReasonVMUnattended) {
+			t.Error("reported although a created launcher declares the domain")
+		}
+		r.config.Registry.RemoveContainer(created.Container.ID)
+		r.advance(time.Hour)
+		r.expectSignals(vm)
+		r.expectNotes(1, agentapi.ReasonVMUnattended, agentapi.PodRef{}, "domain one")
+	})
 }
