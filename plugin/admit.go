@@ -25,28 +25,24 @@ func (p *Plugin) admit(
 		return registry.Launcher{}, decide.Decision{}
 	}
 	facts := p.facts(pod, ctr)
-	p.deciding.Lock()
-	defer p.deciding.Unlock()
-	facts.NodeGranted = p.granted(keyOf(pod, ctr), ctr.GetId())
-	facts.DomainClaimant = p.claimant(facts, true)
-	d := decide.Container(p.Policy.Get(), facts)
-	l := launcher(pod, ctr, facts, d, agentapi.StateCreating)
-	p.Registry.Put(l)
+	facts.HugePages = p.hugePages(pod)
+	var l registry.Launcher
+	var d decide.Decision
+	p.settle(func() (again bool) {
+		exact := true
+		if asksForLock(podContainer{pod, ctr}) {
+			facts.NodeGranted, exact = p.granted(keyOf(pod, ctr), ctr.GetId())
+		}
+		facts.DomainClaimant = p.claimant(facts, true)
+		d = decide.Container(p.Policy.Get(), facts)
+		if d.Refusal != nil && !exact {
+			return true
+		}
+		l = launcher(pod, ctr, facts, d, agentapi.StateCreating)
+		p.Registry.Put(l)
+		return false
+	})
 	return l, d
-}
-
-// granted returns the part of all containers but one in the node's account. It includes
-// launchers from a pending list of the runtime. Without a ceiling of the node the number is 0,
-// because no decision needs it. The caller holds deciding.
-func (p *Plugin) granted(key registry.Key, containerID string) int64 {
-	if p.Policy.Get().Memlock.NodeMax == 0 {
-		return 0
-	}
-	s := p.snapshot.Load()
-	if s == nil {
-		return p.Registry.AccountWithout(key, containerID).Granted
-	}
-	return p.Registry.AccountWith(p.chargesOf(s), s.generation, key, containerID).Granted
 }
 
 // runsVM reports whether the container is the pod's launcher.
@@ -59,6 +55,7 @@ func keyOf(pod *nri.PodSandbox, ctr *nri.Container) registry.Key {
 	return registry.Key{PodUID: pod.GetUid(), Container: ctr.GetName()}
 }
 
+// facts returns the facts about a container, but those that need the files of its pod's cgroup.
 func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
 	f := decide.Facts{
 		Pod:         podRef(pod),
@@ -70,7 +67,6 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
 		SpecMemlock: specMemlock(ctr),
 		Controllers: p.Controllers,
 		NodeMemory:  p.NodeMemory,
-		HugePages:   p.hugePages(pod),
 
 		Architecture: runtime.GOARCH,
 	}

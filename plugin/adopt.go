@@ -56,7 +56,7 @@ func (p *Plugin) registerExisting(m podContainer, state agentapi.State, since re
 	if p.Registry.Replaced(keyOf(m.pod, m.ctr), m.ctr.GetId(), since) {
 		return l, d, false
 	}
-	l, d = p.decideExisting(m, state)
+	l, d = p.decideExisting(m, state, p.hugePages(m.pod))
 	p.Registry.Put(l)
 	if d.Undecided {
 		p.undecided[m.ctr.GetId()] = m
@@ -64,12 +64,13 @@ func (p *Plugin) registerExisting(m podContainer, state agentapi.State, since re
 	return l, d, true
 }
 
-// decideExisting decides about an existing container.
+// decideExisting decides about an existing container of a pod with this limit of huge pages, in
+// bytes.
 func (p *Plugin) decideExisting(
-	m podContainer, state agentapi.State,
+	m podContainer, state agentapi.State, hugePages int64,
 ) (registry.Launcher, decide.Decision) {
 	facts := p.facts(m.pod, m.ctr)
-	facts.Exists = true
+	facts.Exists, facts.HugePages = true, hugePages
 	facts.DomainClaimant = p.claimant(facts, false)
 	d := decide.Container(p.Policy.Get(), facts)
 	return launcher(m.pod, m.ctr, facts, d, state), d
@@ -106,7 +107,7 @@ func (p *Plugin) redecide(
 ) (l registry.Launcher, d decide.Decision, ok bool) {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
-	decided, d := p.decideExisting(m, agentapi.StateCreated)
+	decided, d := p.decideExisting(m, agentapi.StateCreated, p.hugePages(m.pod))
 	known := p.Registry.Update(id, func(now *registry.Launcher) {
 		if d.Undecided {
 			return

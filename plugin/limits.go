@@ -17,7 +17,11 @@ import (
 // another limit: a limit higher than kubelet believes ends with the VM killed. kubelet retries, and
 // meanwhile the VM gives memory back.
 func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error {
-	refusal := p.recordLimits(l.Container.ID, r)
+	var refusal *decide.Refusal
+	p.settle(func() (again bool) {
+		refusal, again = p.recordLimits(l.Container.ID, r)
+		return again
+	})
 	switch {
 	case refusal == nil:
 		return nil
@@ -30,16 +34,20 @@ func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error 
 }
 
 // recordLimits decides about the requested limits and records them. In mode enforce it records a
-// limit below the memory requirement only as desired, and no limit beyond the node's account.
-func (p *Plugin) recordLimits(containerID string, r *nri.LinuxResources) *decide.Refusal {
-	p.deciding.Lock()
-	defer p.deciding.Unlock()
+// limit below the memory requirement only as desired, and no limit beyond the node's account. The
+// caller is settle.
+func (p *Plugin) recordLimits(containerID string, r *nri.LinuxResources) (
+	refusal *decide.Refusal, again bool,
+) {
 	l, ok := p.Registry.Find(containerID)
 	if !ok {
-		return nil
+		return nil, false
 	}
 	next := limitsOf(r, registry.ContainerLimits{Memory: l.MemoryLimit}).Memory
-	beyond := p.accountGrowth(l, next)
+	beyond, exact := p.accountGrowth(l, next)
+	if beyond != nil && !exact {
+		return nil, true
+	}
 	below := decide.MemoryLimit(&l.Launcher, l.MemoryLimit,
 		r.GetMemory().GetLimit().GetValue(), host.Limit(l.MemoryRequirement()))
 	observe := p.Policy.Get().Mode != policy.Enforce
@@ -52,18 +60,32 @@ func (p *Plugin) recordLimits(containerID string, r *nri.LinuxResources) *decide
 		}
 	})
 	if beyond != nil {
-		return beyond
+		return beyond, false
 	}
-	return below
+	return below, false
 }
 
 // accountGrowth decides whether the node's account has room for a launcher with this memory limit.
-// The caller holds deciding.
-func (p *Plugin) accountGrowth(l registry.Launcher, next int64) *decide.Refusal {
+// exact is as for granted. The caller holds deciding.
+func (p *Plugin) accountGrowth(
+	l registry.Launcher, next int64,
+) (refusal *decide.Refusal, exact bool) {
 	was := l.Charge()
 	l.MemoryLimit = next
-	return decide.AccountGrowth(p.Policy.Get(), &l.Launcher, was, l.Charge(),
-		p.granted(l.Key(), l.Container.ID))
+	others, exact := p.granted(l.Key(), l.Container.ID)
+	return decide.AccountGrowth(p.Policy.Get(), &l.Launcher, was, l.Charge(), others), exact
+}
+
+// nodeHugePages returns the bytes of huge pages that all pods of the node may have together.
+func (p *Plugin) nodeHugePages() int64 {
+	if p.HugePages == nil {
+		return 0
+	}
+	bytes, err := p.HugePages("/")
+	if err != nil {
+		return math.MaxInt64 // unknown; a read of a pod's limit logs the error
+	}
+	return bytes
 }
 
 // hugePages returns the bytes of huge pages that a pod may have, which kubelet sets for the pod's

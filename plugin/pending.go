@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"slices"
+
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api"
@@ -15,13 +17,20 @@ import (
 type pending struct {
 	charges []registry.Launcher // unknown to the registry, with their part of the node's account
 	charged bool
+
+	// hugePages is an upper bound, in bytes, of the huge pages that charges do not have yet.
+	hugePages int64
+
 	claims  []registry.Launcher // with a declared domain of the node's libvirt
 	claimed bool
 }
 
 // chargesOf returns the launchers of a pending list that the registry lacks, with their part of the
 // node's account. It takes the memory lock in the spec of a container, which is what an agent gave
-// it. The exact part follows when Run reconciles the list. The caller holds deciding.
+// it. The exact part follows when Run reconciles the list.
+//
+// Reading the huge-page limit of each launcher would delay a creation. So the node's pools, which
+// hold the pages of all launchers, are their bound until readHugePages. The caller holds deciding.
 func (p *Plugin) chargesOf(s *snapshot) []registry.Launcher {
 	if s.pending.charged {
 		return s.pending.charges
@@ -39,8 +48,35 @@ func (p *Plugin) chargesOf(s *snapshot) []registry.Launcher {
 			s.pending.charges = append(s.pending.charges, l)
 		}
 	}
+	if slices.ContainsFunc(s.pending.charges, countsHugePages) {
+		s.pending.hugePages = p.nodeHugePages()
+	}
 	s.pending.charged = true
 	return s.pending.charges
+}
+
+// countsHugePages reports whether the launcher's part of the account has its huge pages.
+func countsHugePages(l registry.Launcher) bool { return l.MemoryLimit > 0 }
+
+// readHugePages reads the huge-page limits of a pending list's launchers. The node's account is
+// then exact.
+func (p *Plugin) readHugePages() {
+	s := p.snapshot.Load()
+	if s == nil {
+		return
+	}
+	p.deciding.Lock()
+	charges := slices.Clone(p.chargesOf(s))
+	p.deciding.Unlock()
+	pods := s.podsByID()
+	for i := range charges {
+		if countsHugePages(charges[i]) {
+			charges[i].HugePages = p.hugePages(pods[charges[i].SandboxID])
+		}
+	}
+	p.deciding.Lock()
+	defer p.deciding.Unlock()
+	s.pending.charges, s.pending.hugePages = charges, 0
 }
 
 // chargeOf returns the launcher of a container if the node's account has a part for it. Some
@@ -51,7 +87,7 @@ func (p *Plugin) chargeOf(m podContainer) (l registry.Launcher, ok bool) {
 	}
 	spec := specMemlock(m.ctr)
 	if spec == nil {
-		l, _ = p.decideExisting(m, stateOf(m.ctr))
+		l, _ = p.decideExisting(m, stateOf(m.ctr), 0)
 		return l, l.Demand != nil
 	}
 	_, domain, _ := api.Effective(m.pod.GetAnnotations(), api.DomainKey, m.ctr.GetName())
@@ -61,8 +97,8 @@ func (p *Plugin) chargeOf(m podContainer) (l registry.Launcher, ok bool) {
 			Container: agentapi.ContainerRef{Name: m.ctr.GetName(), ID: m.ctr.GetId()},
 			State:     stateOf(m.ctr),
 		},
+		SandboxID:   m.pod.GetId(),
 		MemoryLimit: limitsOf(m.ctr.GetLinux().GetResources(), registry.ContainerLimits{}).Memory,
-		HugePages:   p.hugePages(m.pod),
 		Demand:      decide.SpecDemand(spec),
 		Domain:      domain,
 	}, true
@@ -87,7 +123,7 @@ func (p *Plugin) claimsOf(s *snapshot) []registry.Launcher {
 	for m := range s.members() {
 		_, _, declares := api.Effective(m.pod.GetAnnotations(), api.DomainKey, m.ctr.GetName())
 		if declares && p.runsVM(m.pod, m.ctr) {
-			l, _ := p.decideExisting(m, stateOf(m.ctr))
+			l, _ := p.decideExisting(m, stateOf(m.ctr), 0)
 			s.pending.claims = append(s.pending.claims, l)
 		}
 	}

@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 
@@ -51,6 +52,95 @@ func TestCreationDuringReconciliation(t *testing.T) {
 	running.Wait()
 }
 
+// The first creation after a restart of the agent reads no huge-page limit of another launcher. It
+// reads them one by one only if the node's pools of huge pages would refuse it.
+func TestCreationReadsOtherLaunchersOnlyIfNeeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		request string
+		reads   int
+	}{
+		"room for all pools":  {"4Gi", 0},
+		"room for the limits": {"12Gi", 3},
+		"no lock":             {"", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, policy.Enforce) // with a ceiling of 64Gi
+			reads := n.listBounded(t, 3)    // 30Gi, and huge pages of 3 x 7Gi of 25Gi
+			late := newPod("late", nil)
+			if c.request != "" {
+				late = newPod("late", decidetest.Lock(c.request))
+			}
+			_, err := n.create(late, newContainer(late, "compute"))
+			must(t, err)
+			if got := len(reads()); got != c.reads {
+				t.Errorf("huge-page limits of %d other launchers read, want %d", got, c.reads)
+			}
+		})
+	}
+}
+
+// A creation that needs the huge-page limits of other launchers delays no creation that does not.
+func TestReadingHugePagesDelaysNoOtherCreation(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	n.listBounded(t, 3)
+	read := n.HugePages
+	var once sync.Once
+	reading, release := make(chan struct{}), make(chan struct{})
+	n.HugePages = func(cgroup string) (int64, error) {
+		if strings.Contains(cgroup, "podu") {
+			once.Do(func() { close(reading) })
+			<-release
+		}
+		return read(cgroup)
+	}
+	var large sync.WaitGroup
+	large.Go(func() {
+		pod := newPod("large", decidetest.Lock("12Gi"))
+		if _, err := n.create(pod, newContainer(pod, "compute")); err != nil {
+			t.Error(err)
+		}
+	})
+	<-reading
+	small := newPod("small", decidetest.Lock("1Gi"))
+	_, err := n.create(small, newContainer(small, "compute")) // nobody has released the reader
+	must(t, err)
+	close(release)
+	large.Wait()
+}
+
+// listBounded gives the plugin a list of launchers with a memory limit of 10Gi and 7Gi of huge
+// pages. The node has 25Gi of huge pages. reads returns the cgroups of listed launchers whose
+// limits the plugin has read.
+func (n *node) listBounded(t *testing.T, launchers int) (reads func() []string) {
+	t.Helper()
+	var mutex sync.Mutex
+	var read []string
+	n.HugePages = func(cgroup string) (int64, error) {
+		switch {
+		case cgroup == "/":
+			return 25 * gi, nil
+		case !strings.Contains(cgroup, "podu"):
+			return 0, nil
+		}
+		mutex.Lock()
+		defer mutex.Unlock()
+		read = append(read, cgroup)
+		return 7 * gi, nil
+	}
+	pods, ctrs := n.listOf(launchers, 5*gi)
+	for _, pod := range pods {
+		pod.Linux = &nri.LinuxPodSandbox{CgroupParent: "kubepods-pod" + pod.GetUid() + ".slice"}
+		withMemory(compute(pod, ctrs), 10*gi)
+	}
+	_, err := n.Synchronize(t.Context(), pods, ctrs)
+	must(t, err)
+	return func() []string {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return read
+	}
+}
+
 // After a reconnect, the creation of a container reads nothing about known launchers.
 func TestCreationDoesNotReadKnownLaunchers(t *testing.T) {
 	n := newNode(t, policy.Enforce)
@@ -66,9 +156,8 @@ func TestCreationDoesNotReadKnownLaunchers(t *testing.T) {
 	late := newPod("late", decidetest.Lock("1Gi"))
 	_, err = n.create(late, newContainer(late, "compute"))
 	must(t, err)
-	if reads != 2 {
-		t.Errorf("%d reads of huge pages, want one for the new and one for the unknown launcher",
-			reads)
+	if reads != 1 {
+		t.Errorf("%d reads of huge pages, want one for the new launcher", reads)
 	}
 }
 
