@@ -139,6 +139,9 @@ func (o memlockOptions) ofDomain(in io.Reader, countedSEV bool) (memlock.Result,
 	}
 	def.NVLink2 = o.nvlink2
 	def.SEV = def.SEV && !countedSEV
+	if o.vmi != "" {
+		def.DescriptorGroup = "" // virt-handler's, which has the kernel count per process
+	}
 	result, err := largestLimit(def)
 	if err != nil {
 		return memlock.Result{}, fmt.Errorf("%s: %w", o.domain, err)

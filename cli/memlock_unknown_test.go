@@ -16,6 +16,9 @@ const (
 		`spec: {domain: {devices: {}, memory: {guest: 1Gi}}}}`
 	poolXML = `<domain type='kvm'><memory unit='GiB'>1</memory><devices>` +
 		`<interface type='network'><source network='pool'/></interface></devices></domain>`
+	iommufdXML = `<domain type='kvm'><memory unit='GiB'>1</memory>` +
+		`<iommufd enabled='yes' fdgroup='iommu'/><devices><hostdev type='pci'><source>` +
+		`<address bus='0x01' slot='0x00' function='0x0'/></source></hostdev></devices></domain>`
 	argumentXML = `<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>` +
 		`<memory unit='GiB'>1</memory><devices><interface type='vdpa'>` +
 		`<source dev='/dev/vhost-vdpa-0'/></interface></devices><qemu:commandline>` +
@@ -48,6 +51,10 @@ func TestMemlockWithAMissingInput(t *testing.T) {
 		"argument of QEMU": {domain(argumentXML), "unknown",
 			`unknown, at least 2Gi (2147483648 bytes), because libvirt does not count ` +
 				`QEMU's argument "vfio-pci,host=0000:01:00.0"`},
+		"iommufd of another program": {domain(iommufdXML), "unknown",
+			"unknown, at least 2Gi (2147483648 bytes), because another program opened the iommufd"},
+		"iommufd of virt-handler": {append(vmi(gpuVMI), domain(iommufdXML)...), "limit",
+			"5651825344 bytes"},
 		"the domain answers": {append(vmi(bindingVMI), domain(vdpaXML)...), "limit",
 			"3Gi (3221225472 bytes)"},
 		"nothing is missing": {vmi(plainVMI), "none needed", "none needed"},

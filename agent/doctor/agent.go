@@ -76,6 +76,7 @@ func agent(_ context.Context, s *survey) finding {
 // Bits of capabilities(7). Package unix defines them for Linux only.
 const (
 	capKill        = 5
+	capIPCLock     = 14
 	capSysResource = 24
 	capPerfmon     = 38
 	capBPF         = 39

@@ -73,6 +73,10 @@ type Machine struct {
 	// ProbeGate reports whether the libvirt at a socket refuses the probe of the start gate.
 	ProbeGate func(ctx context.Context, socket string) (works bool, err error)
 
+	// IOMMUFD returns the pids of processes with a descriptor of /dev/iommu. The error wraps
+	// [fs.ErrPermission] if they are visible to root only.
+	IOMMUFD func() (pids []int, err error)
+
 	// Peers lists the client processes of a listening unix socket.
 	Peers func(socket string) ([]Process, error)
 
@@ -128,6 +132,7 @@ func checks() []check {
 		{"oci-runtime", ociRuntime},
 		{"kubelet", kubelet},
 		{"default-memlock", defaultMemlock},
+		{"iommufd", iommufd},
 		{"pod-directories", podDirectories},
 		{"hook", hook},
 		{"node-libvirt", nodeLibvirt},

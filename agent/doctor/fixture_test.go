@@ -62,6 +62,7 @@ func goodMachine() Machine {
 			return Agent{node, 200}, nil
 		},
 		PodDirs: func() error { return nil },
+		IOMMUFD: func() ([]int, error) { return nil, nil },
 		Peers:   func(string) ([]Process, error) { return []Process{{200, "mooring-agent"}}, nil },
 		Version: func(context.Context, string,
 			int) (string, error) {

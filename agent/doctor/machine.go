@@ -57,6 +57,7 @@ func ThisMachine(o Options) Machine {
 			}
 			return libvirt.Daemon{Socket: place}.ProbeGate(ctx)
 		},
+		IOMMUFD: iommufdUsers,
 		Peers:   peersOf,
 		Version: host.runVersion,
 	}

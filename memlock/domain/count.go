@@ -34,6 +34,7 @@ func (def *Definition) countDevices(d *libvirtxml.Domain) {
 			continue
 		}
 		def.VFIO++
+		def.findDescriptorGroup(d.IOMMUFD, h.SubsysPCI)
 		if h.SubsysPCI != nil && needsAddress(h.Address) {
 			withoutAddress++
 		}
@@ -53,6 +54,23 @@ func (def *Definition) countDevices(d *libvirtxml.Domain) {
 	}
 	def.IOMMU = len(d.Devices.IOMMUs) > 0 || d.Devices.IOMMU != nil
 	def.HostBridges = max(hostBridges(d.Devices.Controllers), 1) + withoutAddress
+}
+
+// findDescriptorGroup enters the group if a PCI host device uses the domain's iommufd. The driver
+// of a device overrides the domain.
+func (def *Definition) findDescriptorGroup(
+	fd *libvirtxml.DomainIOMMUFD, device *libvirtxml.DomainHostdevSubsysPCI,
+) {
+	if fd == nil || device == nil {
+		return
+	}
+	enabled := fd.Enabled == "yes"
+	if device.Driver != nil && device.Driver.IommuFD != "" {
+		enabled = device.Driver.IommuFD == "yes"
+	}
+	if enabled {
+		def.DescriptorGroup = fd.FDGroup
+	}
 }
 
 // needsAddress reports whether libvirt must still choose the address of a device. A bare type='pci'

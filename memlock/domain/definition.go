@@ -34,6 +34,11 @@ type Definition struct {
 	// network's pool when the domain starts.
 	Networks []string
 
+	// DescriptorGroup is the group of file descriptors that has the iommufd of host devices. Another
+	// program opened it, such as KubeVirt's virt-handler. Empty: no host device uses iommufd, or
+	// libvirt opens it, and sets its accounting per process.
+	DescriptorGroup string
+
 	// Arguments are arguments from <qemu:commandline> that may pin memory. libvirt does not count
 	// them.
 	Arguments []string

@@ -42,7 +42,7 @@ func guest(virt, arch string, pieces ...string) string {
 	var top, devices strings.Builder
 	for _, p := range pieces {
 		into := &top
-		for _, device := range []string{"<hostdev", "<disk", "<interface", "<iommu", "<controller",
+		for _, device := range []string{"<hostdev", "<disk", "<interface", "<iommu ", "<controller",
 			"<memory model"} {
 			if strings.HasPrefix(p, device) {
 				into = &devices

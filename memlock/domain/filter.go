@@ -12,7 +12,7 @@ import (
 // computation. decodeRest reads the disks.
 var (
 	domainElements = []string{"memory", "maxMemory", "memtune", "memoryBacking", "os",
-		"cpu", "devices"}
+		"cpu", "devices", "iommufd"}
 	deviceElements = []string{"hostdev", "interface", "iommu", "controller", "memory"}
 )
 

@@ -18,10 +18,11 @@ import (
 //	none of them           not set
 //
 // A device with iommufd (libvirt 12.2 and newer) counts like one with VFIO, which is never too
-// little. Real time, USB and SCSI host devices and vhost-user do not count.
+// little as long as the kernel counts per process. Real time, USB and SCSI host devices and
+// vhost-user do not count.
 //
-// A device that the XML does not show makes the result unknown, and so does SEV, unless
-// <hard_limit> or <locked/> decides.
+// A device that the XML does not show makes the result unknown, and so do SEV and an iommufd that
+// libvirt does not open, unless <hard_limit> or <locked/> decides.
 //
 // The source is qemuDomainGetMemLockLimitBytes of libvirt, the same from 9.10 to 11.3. The errors
 // are a domain of another hypervisor, and a limit beyond an int64.

@@ -24,6 +24,18 @@ const (
 	bridged = `<actual type='network'><source bridge='virbr0'/></actual>`
 )
 
+// Forms of <iommufd>.
+const (
+	iommufd      = `<iommufd enabled='yes'/>`
+	iommufdGroup = `<iommufd enabled='yes' fdgroup='iommu'/>`
+	noIOMMUFD    = `<iommufd enabled='no' fdgroup='iommu'/>`
+)
+
+// byDriver returns a host device with or without iommufd.
+func byDriver(iommufd string) string {
+	return strings.Replace(pci, "<source>", "<driver iommufd='"+iommufd+"'/><source>", 1)
+}
+
 // raw returns a domain with arguments of QEMU.
 func raw(prefix string, arguments ...string) string {
 	var list strings.Builder
@@ -62,19 +74,30 @@ func TestUnknown(t *testing.T) {
 		"NVMe as JSON":           {raw("qemu", "-blockdev", `{"driver": "nvme"}`), "nvme", 0},
 		"emulated NVMe":          {raw("qemu", "-device", "nvme,drive=a"), "", 0},
 		"emulated NVMe, as JSON": {raw("qemu", "-device", `{"driver":"nvme"}`), "", 0},
-		"iommufd":                {raw("qemu", "-object", "iommufd,id=a"), "iommufd", 0},
-		"virtual IOMMU":          {raw("qemu", "-device", "intel-iommu"), "intel-iommu", 0},
-		"Arm's IOMMU":            {raw("qemu", "-machine", "virt,iommu=smmuv3"), "smmuv3", 0},
-		"IOMMU of virtio":        {raw("qemu", "-device", "virtio-net,iommu_platform=on"), "", 0},
-		"locked memory":          {raw("qemu", "-overcommit", "mem-lock=on"), "mem-lock", 0},
-		"old locked memory":      {raw("qemu", "-realtime", "mlock=on"), "mlock=on", 0},
-		"unlocked memory":        {raw("qemu", "-overcommit", "mem-lock=off"), "", 0},
-		"a file":                 {raw("qemu", "-readconfig", "/etc/a"), "-readconfig", 0},
-		"SEV":                    {pc(sev), "SEV pins", 0},
-		"SEV and a device":       {pc(sev, pci), "SEV pins", 2 * gib},
-		"SEV with a hard_limit":  {pc(sev, hardLimit), "", 2 * gib},
-		"SEV-SNP":                {pc(strings.Replace(sev, "sev", "sev-snp", 1)), "", 0},
-		"another argument":       {raw("qemu", "-cpu", "host"), "", 0},
+		"iommufd of QEMU":        {raw("qemu", "-object", "iommufd,id=a"), "must cover them all", 0},
+		"iommufd as JSON": {raw("qemu", "-object", `{"qom-type":"iommufd","id":"a"}`),
+			"must cover them all", 0},
+		"iommufd by descriptor": {raw("qemu", "-object", "iommufd,id=a,fd=9"), "may pin memory", 0},
+		"device of an iommufd":  {raw("qemu", "-device", "vfio-pci,iommufd=a"), "may pin memory", 0},
+		"iommufd of libvirt":    {pc(iommufd, pci), "", 2 * gib},
+		"iommufd of a group":    {pc(iommufdGroup, pci), `group "iommu"`, 2 * gib},
+		"switched off":          {pc(noIOMMUFD, pci), "", 2 * gib},
+		"for one device":        {pc(noIOMMUFD, byDriver("yes")), `group "iommu"`, 2 * gib},
+		"for other devices":     {pc(iommufdGroup, byDriver("no")), "", 2 * gib},
+		"for no device":         {pc(iommufdGroup), "", 0},
+		"group with hard_limit": {pc(iommufdGroup, pci, hardLimit), "", 2 * gib},
+		"virtual IOMMU":         {raw("qemu", "-device", "intel-iommu"), "intel-iommu", 0},
+		"Arm's IOMMU":           {raw("qemu", "-machine", "virt,iommu=smmuv3"), "smmuv3", 0},
+		"IOMMU of virtio":       {raw("qemu", "-device", "virtio-net,iommu_platform=on"), "", 0},
+		"locked memory":         {raw("qemu", "-overcommit", "mem-lock=on"), "mem-lock", 0},
+		"old locked memory":     {raw("qemu", "-realtime", "mlock=on"), "mlock=on", 0},
+		"unlocked memory":       {raw("qemu", "-overcommit", "mem-lock=off"), "", 0},
+		"a file":                {raw("qemu", "-readconfig", "/etc/a"), "-readconfig", 0},
+		"SEV":                   {pc(sev), "SEV pins", 0},
+		"SEV and a device":      {pc(sev, pci), "SEV pins", 2 * gib},
+		"SEV with a hard_limit": {pc(sev, hardLimit), "", 2 * gib},
+		"SEV-SNP":               {pc(strings.Replace(sev, "sev", "sev-snp", 1)), "", 0},
+		"another argument":      {raw("qemu", "-cpu", "host"), "", 0},
 	} {
 		got, r := limitOf(t, c.xml)
 		if got != c.least {
