@@ -61,7 +61,7 @@ func usesOf(l *registry.Launcher, charge int64) []lockUse {
 	for _, vm := range l.VMs {
 		locked := lockedMemory(vm.Usage)
 		uses[0].locked += locked
-		lock := locks[processOf(vm)]
+		lock := max(locks[processOf(vm)], l.ObservedLock(processOf(vm)))
 		if lock > 0 && lock != host.Unlimited {
 			uses = append(uses, lockUse{locked, int64(min(lock, host.Limit(charge)))})
 		}

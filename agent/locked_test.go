@@ -30,14 +30,18 @@ func TestLockedMemory(t *testing.T) {
 	const gi = 1 << 30
 	unsampled, free := lockingLauncher(2*gi, 0, gi), lockingLauncher(2*gi, 0, gi)
 	unsampled.VMs[0].Usage, free.Demand = nil, nil
+	plugged := lockingLauncher(2*gi, 0, 2*gi)
+	plugged.Live = &registry.Live{Process: host.ProcessAt(1, 7).ID(), Observed: 4 * gi}
 	for name, c := range map[string]struct {
 		launchers []registry.Launcher
 		want      metrics.Locked
 	}{
-		"none":              {nil, metrics.Locked{}},
-		"no memory lock":    {[]registry.Launcher{free}, metrics.Locked{}},
-		"no sample":         {[]registry.Launcher{unsampled}, metrics.Locked{}},
-		"half of its lock":  {[]registry.Launcher{lockingLauncher(2*gi, 0, gi)}, locked(gi, 0.5, 0)},
+		"none":             {nil, metrics.Locked{}},
+		"no memory lock":   {[]registry.Launcher{free}, metrics.Locked{}},
+		"no sample":        {[]registry.Launcher{unsampled}, metrics.Locked{}},
+		"half of its lock": {[]registry.Launcher{lockingLauncher(2*gi, 0, gi)}, locked(gi, 0.5, 0)},
+		"a lock that libvirt raised for a device": {[]registry.Launcher{plugged},
+			locked(2*gi, 0.5, 0)},
 		"half of its limit": {[]registry.Launcher{lockingLauncher(8*gi, 2*gi, gi)}, locked(gi, 0.5, 0)},
 		"two processes": {[]registry.Launcher{lockingLauncher(gi, 2*gi, gi/2, gi)},
 			locked(gi+gi/2, 1, 1)},

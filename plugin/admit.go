@@ -55,7 +55,8 @@ func keyOf(pod *nri.PodSandbox, ctr *nri.Container) registry.Key {
 	return registry.Key{PodUID: pod.GetUid(), Container: ctr.GetName()}
 }
 
-// facts returns the facts about a container, but those that need the files of its pod's cgroup.
+// facts returns the facts about a container, except the huge pages. Their limit is in the pod's
+// cgroup, and reading it takes system calls.
 func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
 	f := decide.Facts{
 		Pod:         podRef(pod),

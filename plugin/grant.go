@@ -29,7 +29,7 @@ func (p *Plugin) grantLock(
 	}
 	facts, exact := p.raiseFacts(&l)
 	facts.Current, facts.Desired = l.VMLock(vm), lock
-	if err := decide.Raise(p.Policy.Get(), facts); err != nil || lock <= facts.Current {
+	if err := decide.Raise(p.Policy.Get(), facts); err != nil || lock <= l.GrantedLock(vm) {
 		return err != nil && !exact, err
 	}
 	p.Registry.Update(containerID, func(now *registry.Launcher) { now.SetLock(vm, lock) })

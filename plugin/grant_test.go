@@ -7,6 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // A grant stays within rule and account, and is charged.
@@ -80,5 +81,27 @@ func TestGrantLockToANodeDomain(t *testing.T) {
 	must(t, n.GrantLock(ctr.GetId(), vm, 19*gi))
 	if a := n.registry.Account(); a.Granted != 64*gi || a.Unbounded != 1 {
 		t.Errorf("account %+v, want 64Gi and one unbounded launcher", a)
+	}
+}
+
+// The guard enforces a grant within a limit that libvirt has set for a device. The account has the
+// larger one, as long as the kernel shows it.
+func TestGrantLockWithinLibvirtsLimit(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	tenant := newPod("u1", nil)
+	tenant.Namespace = "tenant-1"
+	ctr, vm := n.launchVM(t, tenant, 100)
+	observe := func(has host.Limit) {
+		n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.ObserveLock(vm, has) })
+	}
+	observe(12 * gi)
+	must(t, n.GrantLock(ctr.GetId(), vm, 10*gi))
+	l := n.launcher(t, tenant)
+	if got := n.registry.Account().Granted; l.VMLocks()[vm.ID()] != 10*gi || got != 12*gi {
+		t.Errorf("granted %v, account %d; want 10Gi and 12Gi", l.VMLocks(), got)
+	}
+	observe(5 * gi)
+	if got := n.registry.Account().Granted; got != 10*gi {
+		t.Errorf("account %d without the device, want 10Gi", got)
 	}
 }

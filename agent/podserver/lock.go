@@ -82,8 +82,12 @@ func (p *pod) lower(l registry.Launcher, vm host.Process, to host.Limit) error {
 	return nil
 }
 
+// recordLock records the limit that the process has now.
 func (p *pod) recordLock(l registry.Launcher, vm host.Process, lock host.Limit) {
-	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.SetLock(vm, lock) })
+	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
+		now.SetLock(vm, lock)
+		now.ObserveLock(vm, lock)
+	})
 }
 
 // RequireMemory implements [Pod].

@@ -103,6 +103,44 @@ func TestGuardAdoptsRaisedVMLock(t *testing.T) {
 	}
 }
 
+// The node's libvirt raises the limit of a running VM for each plugged device, and lowers it again
+// with the last one. The account follows, up to the ceiling, and the guard leaves libvirt's limit.
+func TestGuardFollowsLibvirtsDevices(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		vm := b.withVM(same(5 * gi))
+		for _, step := range []struct {
+			event     string
+			has       host.Limit
+			grant     host.Limit // by a resize before; 0: none
+			charged   int64
+			remaining host.Limit
+		}{
+			{"start", 5 * gi, 0, 5 * gi, 5 * gi},
+			{"first device", 9 * gi, 0, 9 * gi, 9 * gi},
+			{"second device", 13 * gi, 0, 13 * gi, 13 * gi},
+			{"third device, beyond the ceiling", 17 * gi, 0, 16 * gi, 17 * gi},
+			{"no device", 5 * gi, 0, 5 * gi, 5 * gi},
+			{"resize", 6 * gi, 6 * gi, 6 * gi, 6 * gi},
+			{"device after a resize", 10 * gi, 0, 10 * gi, 10 * gi},
+			{"too low after a resize", 5 * gi, 0, 6 * gi, 6 * gi},
+		} {
+			if err := b.kernel.SetMemlock(vm, same(step.has)); err != nil {
+				t.Fatal(err)
+			}
+			if step.grant > 0 {
+				b.registry.Update("id", func(l *registry.Launcher) { l.SetLock(vm, step.grant) })
+			}
+			b.check(t)
+			if got := b.granted(); got != step.charged {
+				t.Errorf("%s: account %d, want %d", step.event, got, step.charged)
+			}
+			if got, err := b.kernel.Memlock(vm); got != same(step.remaining) || err != nil {
+				t.Errorf("%s: limit %+v, %v, want %s", step.event, got, err, step.remaining)
+			}
+		}
+	})
+}
+
 // libvirt lowers the limit of a VM with devices to its own formula, below the launcher's. The guard
 // repairs only a lower limit, or one that a resize granted.
 func TestGuardLeavesLibvirtsLimit(t *testing.T) {

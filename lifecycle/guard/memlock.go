@@ -31,7 +31,7 @@ type lockScan struct {
 	required  host.Limit                  // its required limit
 	short     int                         // number of processes below their required limit
 	missing   bool                        // a process lacks its required limit after repairs
-	extra     map[host.Process]host.Limit // limits of VM processes above the required ones
+	observed  map[host.Process]host.Limit // limits of VM processes, after repairs
 	maximum   host.Limit                  // the policy's; Unlimited: none
 	above     []aboveMaximum              // processes with a limit above their maximum
 	launcher  int                         // pid of the container's first process
@@ -48,8 +48,8 @@ func (g *Guard) checkMemlock(
 ) (finding, error) {
 	s := lockScan{
 		kernel: g.Kernel, repair: g.repairs(), known: map[host.Process]bool{}, vms: l.VMLocks(),
-		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
-		extra:  map[host.Process]host.Limit{}, launcher: l.Container.PID,
+		lowest:   host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
+		observed: map[host.Process]host.Limit{}, launcher: l.Container.PID,
 		inherited: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited},
 		maximum:   host.Unlimited,
 	}
@@ -77,7 +77,7 @@ func (g *Guard) checkMemlock(
 		return finding{}, fmt.Errorf("the processes of cgroup %s exit before the guard can "+
 			"read them", cgroup)
 	}
-	g.adoptLocks(l, &s)
+	g.observeLocks(l, &s)
 	g.lowerRaised(l, &s)
 	f := finding{setting: agentapi.MemlockSetting, seen: s.lowest.Soft.String()}
 	if l.Given.Memlock != nil {
@@ -166,8 +166,8 @@ func (s *lockScan) checkProcess(p host.Process) error {
 	if maximum := max(s.maximum, want); has.Hard > maximum {
 		s.above = append(s.above, aboveMaximum{p, has.Hard, maximum})
 	}
-	if vm && has.Soft > want {
-		s.extra[p.ID()] = has.Soft
+	if vm {
+		s.observed[p.ID()] = has.Soft
 	}
 	s.lowest = host.Rlimit{Soft: min(s.lowest.Soft, has.Soft), Hard: min(s.lowest.Hard, has.Hard)}
 	return nil
@@ -189,17 +189,18 @@ func (s *lockScan) raise(p host.Process, has host.Rlimit, want host.Limit) host.
 	return has.Raised(want)
 }
 
-// adoptLocks records limits of VM processes above the launcher's limit that the registry does not
-// know.
-func (g *Guard) adoptLocks(l registry.Launcher, s *lockScan) {
-	if len(s.extra) == 0 || l.Ceiling == nil {
+// observeLocks records the limits of VM processes for the node's account. libvirt changes them when
+// a device is plugged or unplugged. A limit that the process inherited was not raised.
+func (g *Guard) observeLocks(l registry.Launcher, s *lockScan) {
+	if len(s.observed) == 0 || l.Ceiling == nil {
 		return
 	}
 	g.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
-		for vm, has := range s.extra {
-			if has > s.inherited.Soft {
-				now.AdoptLock(vm, has)
+		for vm, has := range s.observed {
+			if has <= s.inherited.Soft {
+				has = 0
 			}
+			now.ObserveLock(vm, has)
 		}
 	})
 }

@@ -142,12 +142,12 @@ func (l *Launcher) vmProcesses() map[host.Process]bool {
 	return all
 }
 
-// VMLocks returns the minimum for the limit of each VM process. libvirt lowers the limit of a VM
+// VMLocks returns the granted minimum for the limit of each VM process. libvirt lowers the limit of a VM
 // with devices to its own formula, which is enough.
 func (l *Launcher) VMLocks() map[host.Process]host.Limit {
 	all := map[host.Process]host.Limit{}
 	for vm := range l.vmProcesses() {
-		all[vm] = l.VMLock(vm)
+		all[vm] = l.GrantedLock(vm)
 		if l.Given.VMLock != nil && l.liveOf(vm).Lock == nil {
 			all[vm] = *l.Given.VMLock
 		}
@@ -206,14 +206,12 @@ func (l *Launcher) Charge() int64 {
 
 // accountDemand returns the memory lock for which the node's account charges the launcher.
 func (l *Launcher) accountDemand() (demand host.Limit, ok bool) {
-	most := l.Demand
-	if l.Live != nil && l.Live.Lock != nil && (most == nil || *l.Live.Lock > *most) {
-		most = l.Live.Lock
+	for _, lock := range []*host.Limit{l.Demand, l.liveLock()} {
+		if lock != nil {
+			demand, ok = max(demand, *lock), true
+		}
 	}
-	if most == nil || !l.inAccount() {
-		return 0, false
-	}
-	return *most, true
+	return demand, ok && l.inAccount()
 }
 
 // clone copies all parts that can change through l. Granted settings and the terms of settings

@@ -8,13 +8,18 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Live holds limits that a resize granted to a running VM process, beyond the limits from its
-// creation. They end with the process. A Live is immutable.
+// Live holds limits of a running VM process beyond the limits from its creation. They end with the
+// process. A Live is immutable.
 type Live struct {
 	Process host.Process
 
-	// Lock is the memory-lock limit of the process; nil: the launcher's limit.
+	// Lock is the granted memory-lock limit of the process; nil: the launcher's limit.
 	Lock *host.Limit
+
+	// Observed is the process's limit in the kernel, up to the ceiling, while it is above the
+	// granted one. libvirt has raised it for a device, or an earlier agent for a resize. 0: it is
+	// not above.
+	Observed host.Limit
 
 	// MemoryRequirement is the minimum for the launcher's memory limit in bytes; 0: the VM did not
 	// report any.
@@ -50,13 +55,16 @@ func (l *Launcher) VM() (host.Process, error) {
 	return host.ProcessAt(l.VMs[0].PID, l.VMs[0].StartTime), nil
 }
 
-// SetLock sets the memory-lock limit of the VM process. A limit up to the launcher's own removes
-// the extra limit.
+// SetLock sets the granted memory-lock limit of the VM process. A limit up to the launcher's own
+// removes the extra limit.
 func (l *Launcher) SetLock(vm host.Process, lock host.Limit) {
 	next := l.liveOf(vm)
 	next.Lock = &lock
 	if given := l.Given.Memlock; given != nil && lock <= *given {
 		next.Lock = nil
+	}
+	if next.Observed <= lock {
+		next.Observed = 0
 	}
 	l.Live = &next
 }
@@ -85,8 +93,32 @@ func (l *Launcher) MemoryRequirement() uint64 {
 	return l.Live.MemoryRequirement
 }
 
-// VMLock returns the granted limit of a VM process.
+// liveLock returns the highest limit that a resize, or another program, gave the VM process; nil:
+// none.
+func (l *Launcher) liveLock() *host.Limit {
+	switch {
+	case l.Live == nil:
+		return nil
+	case l.Live.Lock == nil && l.Live.Observed == 0:
+		return nil
+	case l.Live.Lock == nil || *l.Live.Lock < l.Live.Observed:
+		return &l.Live.Observed
+	}
+	return l.Live.Lock
+}
+
+// VMLock returns the limit of a VM process in the node's account: the granted one, or a higher one
+// in the kernel.
 func (l *Launcher) VMLock(vm host.Process) host.Limit {
+	return max(l.GrantedLock(vm), l.ObservedLock(vm))
+}
+
+// ObservedLock returns the limit of a VM process in the kernel, up to the ceiling, if it is above
+// the granted one; 0: it is not.
+func (l *Launcher) ObservedLock(vm host.Process) host.Limit { return l.liveOf(vm).Observed }
+
+// GrantedLock returns the granted limit of a VM process.
+func (l *Launcher) GrantedLock(vm host.Process) host.Limit {
 	var lock host.Limit
 	if l.Given.Memlock != nil {
 		lock = *l.Given.Memlock
@@ -97,14 +129,19 @@ func (l *Launcher) VMLock(vm host.Process) host.Limit {
 	return lock
 }
 
-// AdoptLock records the actual limit of a VM process above its granted one, which an earlier agent
-// may have raised. It ignores a part above the ceiling, which another program must have set.
-func (l *Launcher) AdoptLock(vm host.Process, has host.Limit) {
-	if l.Ceiling == nil || !l.vmProcesses()[vm.ID()] || l.Live != nil && l.Live.Lock != nil {
+// ObserveLock records the limit of a VM process in the kernel. It ignores a part above the ceiling,
+// and a limit up to the granted one.
+func (l *Launcher) ObserveLock(vm host.Process, has host.Limit) {
+	if l.Ceiling == nil || !l.vmProcesses()[vm.ID()] {
 		return
 	}
-	if has = min(has, *l.Ceiling); has > l.VMLock(vm) && (l.Demand == nil || has > *l.Demand) {
-		l.SetLock(vm, has)
+	has = min(has, *l.Ceiling)
+	if has <= l.GrantedLock(vm) || l.Demand != nil && has <= *l.Demand {
+		has = 0
+	}
+	if next := l.liveOf(vm); next.Observed != has {
+		next.Observed = has
+		l.Live = &next
 	}
 }
 
