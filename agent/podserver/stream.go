@@ -16,7 +16,7 @@ const (
 	// pollEvery bounds the delay of a change. keepAliveEvery is the time between two lines without
 	// a change.
 	pollEvery      = time.Second
-	keepAliveEvery = 15 * time.Second
+	keepAliveEvery = 30 * time.Second
 )
 
 // changes reports changes until the pod disconnects or stops reading.

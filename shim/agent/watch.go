@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxSilence bounds the time without a line: the agent sends one every 15 s.
+	// maxSilence bounds the time without a line: the agent sends one every 30 s.
 	maxSilence = 45 * time.Second
 
 	// leastPause and mostPause bound the pause between two connections, which doubles.
