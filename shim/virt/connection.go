@@ -14,6 +14,10 @@ type Connection interface {
 	// Domains returns all domains, inactive ones included.
 	Domains(ctx context.Context) ([]Domain, error)
 
+	// Changed returns a channel that receives after every possible change of the domains, such as a
+	// start, and after each loss and return of the connection. It is closed when ctx ends.
+	Changed(ctx context.Context) <-chan struct{}
+
 	// Close ends the connection. Later calls return [ErrConnection], and the channels of Changed
 	// are closed.
 	Close() error

@@ -59,8 +59,9 @@ type Domain interface {
 	Destroy(ctx context.Context) error
 
 	// Changed returns a channel that receives after every possible change of State. The channel is
-	// closed when ctx ends. Events may be lost while libvirt is away, so the channel also
-	// receives after each reconnect.
+	// closed when ctx ends. It also receives when libvirt is lost, and after each reconnect, because
+	// events may be lost meanwhile. libvirt has no event for the start of a migration, but one for
+	// the first transfer of memory.
 	Changed(ctx context.Context) (<-chan struct{}, error)
 }
 

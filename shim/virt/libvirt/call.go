@@ -29,8 +29,10 @@ func (c *connection) call(ctx context.Context, f func(*session) error) error {
 		return ctx.Err()
 	}
 	done := make(chan error, 1)
+	l.hang.add(1)
 	go func() {
 		err := l.run(f)
+		l.hang.add(-1)
 		l.calls.Done()
 		<-l.slots
 		done <- err

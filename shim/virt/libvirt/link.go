@@ -5,23 +5,20 @@ package libvirt
 import (
 	"fmt"
 	"sync"
-	"time"
 
 	"libvirt.org/go/libvirt"
 )
-
-// missed is the number of probe intervals without an answer after which a link is lost.
-const missed = 3
 
 // link is a connection of libvirt for events, with sessions for calls, from its opening to its loss.
 type link struct {
 	uri   string
 	conn  *libvirt.Connect // for events
 	slots chan struct{}    // one element for each call that has not returned
+	hang  hangProbe
 
 	lost     chan struct{} // closed when the connection is
 	loseOnce sync.Once
-	calls    sync.WaitGroup // calls that have not returned, and watch
+	calls    sync.WaitGroup // calls that have not returned
 
 	bandwidth bandwidthReader
 
@@ -45,14 +42,15 @@ func connect(uri string, o Options, onEvent func(uuid, event string)) (*link, er
 		lost:   make(chan struct{}),
 		starts: map[string]uint{},
 	}
-	if err := l.prepare(o.ProbeInterval, onEvent); err != nil {
+	l.hang.start(l, o.ProbeInterval)
+	if err := l.prepare(onEvent); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *link) prepare(probe time.Duration, onEvent func(uuid, event string)) error {
+func (l *link) prepare(onEvent func(uuid, event string)) error {
 	// In-process drivers have no connection to lose.
 	err := l.conn.RegisterCloseCallback(
 		func(*libvirt.Connect, libvirt.ConnectCloseReason) { l.lose() },
@@ -60,50 +58,7 @@ func (l *link) prepare(probe time.Duration, onEvent func(uuid, event string)) er
 	if err != nil && !hasCode(err, libvirt.ERR_NO_SUPPORT) {
 		return fmt.Errorf("register for the loss of the connection: %w", classified(err))
 	}
-	if err := l.registerEvents(onEvent); err != nil {
-		return err
-	}
-	l.calls.Add(1)
-	go l.watch(probe)
-	return nil
-}
-
-// watch loses the link when libvirt hangs. While calls run, it probes libvirt once per interval and
-// waits for three intervals. libvirt's own keep-alive messages are unsafe: see [session].
-func (l *link) watch(interval time.Duration) {
-	defer l.calls.Done()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-l.lost:
-			return
-		case <-tick.C:
-		}
-		if len(l.slots) > 0 && !l.answers(missed*interval) {
-			l.lose()
-			return
-		}
-	}
-}
-
-// answers reports whether libvirt accepts a new connection. It returns early if the link is lost.
-func (l *link) answers(within time.Duration) bool {
-	answered := make(chan struct{})
-	go func() {
-		if conn, err := libvirt.NewConnectReadOnly(l.uri); err == nil {
-			_, _ = conn.Close()
-		}
-		close(answered) // an error is an answer, too
-	}()
-	select {
-	case <-answered:
-		return true
-	case <-l.lost:
-		return true
-	case <-time.After(within):
-		return false
-	}
+	return l.registerEvents(onEvent)
 }
 
 func (l *link) lose() { l.loseOnce.Do(func() { close(l.lost) }) }
@@ -123,8 +78,7 @@ func (l *link) start(uuid string) uint {
 	return l.starts[uuid]
 }
 
-// close closes the connections after all running calls have returned and watch has ended. It
-// ignores errors, because the connections may be lost already.
+// close closes the connections after all running calls have returned. It ignores errors, because the connections may be lost already.
 func (l *link) close() {
 	l.lose()
 	l.calls.Wait()

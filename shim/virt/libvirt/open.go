@@ -69,6 +69,7 @@ func (c *connection) maintain(ctx context.Context, l *link) {
 		}
 		c.options.Log.Warn("lost the connection to libvirt", "uri", c.uri)
 		c.setLink(nil)
+		c.hub.NotifyAll()
 		go l.close()
 		next, err := c.connect(ctx, always)
 		if err != nil {
@@ -143,6 +144,9 @@ func (c *connection) onEvent(uuid, event string) {
 	c.options.Log.Debug("libvirt event", "uuid", uuid, "event", event)
 	c.hub.Notify(uuid)
 }
+
+// Changed receives after each event of libvirt and after each change made through this connection.
+func (c *connection) Changed(ctx context.Context) <-chan struct{} { return c.hub.Subscribe(ctx, "") }
 
 // Close ends the connection and does not wait for running calls.
 func (c *connection) Close() error {

@@ -43,7 +43,10 @@ func New(states ...virt.State) *Fake {
 }
 
 // Disconnect makes libvirt unreachable until Reconnect.
-func (f *Fake) Disconnect() { f.locked(func() { f.away = true }) }
+func (f *Fake) Disconnect() {
+	f.locked(func() { f.away = true })
+	f.hub.NotifyAll()
+}
 
 // DisconnectOnCall makes libvirt unreachable during the next changing call.
 func (f *Fake) DisconnectOnCall(c Cut) { f.locked(func() { f.cut = c }) }
@@ -114,6 +117,9 @@ func (f *Fake) available(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+
+// Changed receives after each change of a domain.
+func (f *Fake) Changed(ctx context.Context) <-chan struct{} { return f.hub.Subscribe(ctx, "") }
 
 // Close ends the connection.
 func (f *Fake) Close() error {

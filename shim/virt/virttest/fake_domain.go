@@ -27,8 +27,13 @@ var _ virt.Domain = (*Domain)(nil)
 
 // Set changes the state without a call, for example to a migration.
 func (d *Domain) Set(change func(*virt.State)) {
-	d.fake.locked(func() { change(&d.state) })
+	d.SetSilently(change)
 	d.fake.hub.Notify(d.state.UUID)
+}
+
+// SetSilently is Set without an event.
+func (d *Domain) SetSilently(change func(*virt.State)) {
+	d.fake.locked(func() { change(&d.state) })
 }
 
 // Calls returns all changing calls so far, failed ones included.

@@ -90,7 +90,13 @@ func (f Fixture) testShutdown(t *testing.T) {
 
 func (f Fixture) testRestart(t *testing.T) {
 	before := f.state(t)
+	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
+	defer cancel()
+	changed := f.Connection.Changed(ctx)
 	f.Restart(t)
+	if <-changed; ctx.Err() != nil { // its end closes the channel
+		t.Error("no notice of the start")
+	}
 	f.awaitReplaced(t)
 	again, err := f.Connection.Domain(t.Context(), before.Name)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 type Hub struct {
 	mu          sync.Mutex
 	closed      bool
-	subscribers map[chan struct{}]string // channel to the domain's UUID
+	subscribers map[chan struct{}]string // channel to the domain's UUID; "": all domains
 }
 
-// Subscribe returns a channel that buffers one notice. The channel is closed when ctx ends or
-// the hub is closed.
+// Subscribe returns a channel that buffers one notice about a domain, or about any domain if uuid
+// is empty. The channel is closed when ctx ends or the hub is closed.
 func (h *Hub) Subscribe(ctx context.Context, uuid string) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -44,7 +44,7 @@ func (h *Hub) unsubscribe(c chan struct{}) {
 // Notify notifies the subscribers of one domain. It never blocks: a notice still in the channel
 // stands for all later ones.
 func (h *Hub) Notify(uuid string) {
-	h.send(func(subscribed string) bool { return subscribed == uuid })
+	h.send(func(subscribed string) bool { return subscribed == uuid || subscribed == "" })
 }
 
 // NotifyAll notifies the subscribers of all domains.
