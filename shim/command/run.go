@@ -186,7 +186,9 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 		return coordinator.Config{}, err
 	}
 	if f.stopFile != "" {
-		c.StopRequested = func() (bool, error) { return prestop.Requested(f.stopFile) }
+		c.AwaitStopRequest = func(ctx context.Context) error {
+			return prestop.AwaitRequest(ctx, f.stopFile)
+		}
 	}
 	return c, nil
 }

@@ -36,8 +36,8 @@ type Agent interface {
 	Lease(ctx context.Context, d time.Duration, reason string) error
 }
 
-// Config is the configuration of a coordinator. Domain, StopRequested, Follow, Policy, Shutdown and
-// Log are optional.
+// Config is the configuration of a coordinator. Domain, AwaitStopRequest, Follow, Policy, Shutdown
+// and Log are optional.
 type Config struct {
 	// Connection connects to libvirt. Domain is the name or UUID of the VM; empty: the only running
 	// VM.
@@ -47,8 +47,9 @@ type Config struct {
 	Agent   Agent
 	Journal resize.Journal
 
-	// StopRequested reports whether the pod has requested a stop of its VM. nil: it never does.
-	StopRequested func() (bool, error)
+	// AwaitStopRequest blocks until the pod has requested a stop of its VM. The error is ctx's.
+	// nil: the pod never does.
+	AwaitStopRequest func(ctx context.Context) error
 
 	// Overhead is the memory that the launcher needs in addition to the guest. Formula, if set,
 	// takes its place: it computes the overhead from the current domain XML.
@@ -65,11 +66,13 @@ type Config struct {
 }
 
 const (
-	// pollInterval is the shortest interval of polling. Other intervals are multiples of it.
-	pollInterval = 500 * time.Millisecond
+	// idleInterval is the interval of reading VM and desired size, and of comparing them, while
+	// nothing happens. Events of libvirt and of the agent come earlier, but libvirt's can be lost.
+	idleInterval = 30 * time.Second
 
-	// compareInterval is the interval of comparing the VM with its desired size.
-	compareInterval = 30 * time.Second
+	// retryInterval is the interval of reading a VM that may migrate or has not been read, and of
+	// repeating failed calls to the agent. libvirt has no event for the end of a failed migration.
+	retryInterval = time.Second
 
 	// A failed resize is retried while its size is desired: after minRetry, then after twice the
 	// time of the previous retry, up to maxRetry.
@@ -97,8 +100,11 @@ func New(c Config) (*Coordinator, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.StopRequested == nil {
-		c.StopRequested = func() (bool, error) { return false, nil }
+	if c.AwaitStopRequest == nil {
+		c.AwaitStopRequest = func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 	}
 	if c.Shutdown.Log == nil {
 		c.Shutdown.Log = c.Log
@@ -120,6 +126,9 @@ func (c *Coordinator) Run(ctx context.Context) {
 
 // awaitVM waits for a running VM. The error is ctx's.
 func (c *Coordinator) awaitVM(ctx context.Context) (virt.Domain, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changed := c.Connection.Changed(ctx)
 	var loggedReason string
 	for {
 		d, err := c.findVM(ctx)
@@ -130,8 +139,15 @@ func (c *Coordinator) awaitVM(ctx context.Context) (virt.Domain, error) {
 			loggedReason = err.Error()
 			c.Log.Info("waiting for the VM", "reason", err)
 		}
-		if err := sleep(ctx, pollInterval); err != nil {
-			return nil, err
+		next := retryInterval
+		if isEnded(err) {
+			next = idleInterval
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-changed:
+		case <-time.After(next):
 		}
 	}
 }
@@ -181,13 +197,13 @@ func checkRunning(ctx context.Context, d virt.Domain) error {
 func (c *Coordinator) serveVM(ctx context.Context, d virt.Domain) {
 	vmCtx, stopWork := context.WithCancel(ctx)
 	defer stopWork()
-	workDone := make(chan struct{})
+	workDone, lives := make(chan struct{}), make(chan virt.Life, 1)
 	go func() {
 		defer close(workDone)
-		w := vmWorker{Coordinator: c, domain: d}
+		w := vmWorker{Coordinator: c, domain: d, lives: lives}
 		w.run(ctx, vmCtx)
 	}()
-	c.awaitStop(ctx, d, stopWork)
+	c.awaitStop(ctx, d, lives, stopWork)
 	<-workDone // the journal has one user at a time
 	if ctx.Err() == nil && hasEnded(ctx, d) {
 		c.clearRequirement(ctx)
@@ -205,12 +221,14 @@ func (c *Coordinator) clearRequirement(ctx context.Context) {
 }
 
 // awaitStop waits for a stop request or the end of the VM. Then it calls stopWork. After a stop
-// request it shuts the guest down.
-func (c *Coordinator) awaitStop(ctx context.Context, d virt.Domain, stopWork func()) {
+// request it shuts the guest down. lives receives each observation of the VM.
+func (c *Coordinator) awaitStop(
+	ctx context.Context, d virt.Domain, lives chan virt.Life, stopWork func(),
+) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	w := newWatcher(ctx, d, stopRequests{podRequested: c.StopRequested, agent: c.Agent, log: c.Log})
+	w := newWatcher(ctx, d, lives, stopRequests{agent: c.Agent, log: c.Log}, c.AwaitStopRequest)
 	defer w.close()
+	defer cancel()
 	requested := w.awaitStopOrEnd(ctx)
 	stopWork()
 	if requested {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,7 +51,7 @@ type rig struct {
 	hypervisor *virttest.Fake
 	agent      *agent
 	config     coordinator.Config
-	podStop    atomic.Bool
+	podStop    podStop
 	stopShim   func()
 
 	booted virt.State // of a new VM
@@ -78,9 +77,9 @@ func newRig(t *testing.T, change func(*coordinator.Config)) *rig {
 	r.Domain = r.hypervisor.First()
 	r.config = coordinator.Config{
 		Connection: r.hypervisor, Agent: r.agent, Journal: &memoryJournal{},
-		Overhead:      target.Fixed(uint64(gi)),
-		StopRequested: func() (bool, error) { return r.podStop.Load(), nil },
-		Policy:        resize.Policy{Shrink: true},
+		Overhead:         target.Fixed(uint64(gi)),
+		AwaitStopRequest: r.podStop.await,
+		Policy:           resize.Policy{Shrink: true},
 	}
 	if change != nil {
 		change(&r.config)

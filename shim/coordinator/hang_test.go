@@ -165,6 +165,7 @@ func TestStopWithHangingLibvirt(t *testing.T) {
 	}, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{IgnoreShutdown: true})
 		s.hangs.Store(true)
+		time.Sleep(30 * time.Second) // the shim has nothing to ask
 		time.Sleep(19 * time.Second)
 		if r.agent.handlerCount() != 1 {
 			t.Error("no stop handler after only 19 s without an answer")
@@ -179,6 +180,21 @@ func TestStopWithHangingLibvirt(t *testing.T) {
 		if !slices.Contains(r.Calls(), "destroy it") {
 			t.Errorf("calls %v, want the VM destroyed in the end", r.Calls())
 		}
+	})
+}
+
+// If libvirt begins to hang, the pod's request waits a second for its answer.
+func TestStopWhenLibvirtBeginsToHang(t *testing.T) {
+	s := &hangingLibvirt{}
+	inBubble(t, func(c *coordinator.Config) {
+		s.Connection = c.Connection
+		c.Connection = s
+	}, func(t *testing.T, r *rig) {
+		time.Sleep(10 * time.Second)
+		s.hangs.Store(true)
+		r.podStop.Store(true)
+		time.Sleep(time.Second)
+		r.expectShutdownRequest(t)
 	})
 }
 

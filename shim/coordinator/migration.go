@@ -12,10 +12,6 @@ import (
 )
 
 const (
-	// lifeInterval is the interval of polling for a migration. libvirt sends an event only with the
-	// migration's first memory, not at its start.
-	lifeInterval = 2 * pollInterval
-
 	// leaseRenewal is the interval of renewing the lease of a migration. Each lease lasts for
 	// podapi.MaxLease and may outlive the shim.
 	leaseRenewal = time.Minute
@@ -31,6 +27,7 @@ const (
 type vmWorker struct {
 	*Coordinator
 	domain virt.Domain
+	lives  <-chan virt.Life // observations of the VM
 
 	stopResizer func()    // stops the resizer and waits for it; nil: it does not run
 	uuid        string    // of the VM
@@ -59,33 +56,28 @@ func (w *vmWorker) run(shimCtx, vmCtx context.Context) {
 	}
 }
 
-// watch calls observe after each event of the VM, and at least every lifeInterval.
+// watch handles each observation, and repeats failed calls. If libvirt does not answer, the work
+// continues unchanged.
 func (w *vmWorker) watch(ctx context.Context) {
-	changed, err := w.domain.Changed(ctx)
-	if err != nil {
-		w.Log.Debug("cannot subscribe to the VM's events; polling only", "error", err)
-	}
-	ticker := time.NewTicker(lifeInterval)
-	defer ticker.Stop()
+	var life virt.Life
+	var retry <-chan time.Time
 	for {
-		w.observe(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
-		case _, ok := <-changed:
-			if !ok {
-				changed = nil
-			}
+		case life = <-w.lives:
+		case <-retry:
+		}
+		w.handleLife(ctx, life)
+		if retry = nil; !w.migrating && (w.leased || w.lockDue) {
+			retry = time.After(retryInterval)
 		}
 	}
 }
 
-// observe checks whether the VM is migrating and resizes it or takes the lease. If libvirt does not
-// answer, the work continues unchanged.
-func (w *vmWorker) observe(ctx context.Context) {
-	l, err := w.domain.Life(ctx)
-	if err != nil || l.Phase.Ended() {
+// handleLife resizes the VM, or takes the lease if the VM is migrating.
+func (w *vmWorker) handleLife(ctx context.Context, l virt.Life) {
+	if l.Phase.Ended() {
 		return
 	}
 	if l.Migrating != w.migrating {

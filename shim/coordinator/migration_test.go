@@ -82,6 +82,35 @@ func TestStopRequestDuringMigration(t *testing.T) {
 	}
 }
 
+// libvirt has no event for the start of a migration. A stop request makes the shim look for one, and
+// without a request the shim notices the migration within 30 s.
+func TestMigrationWithoutEvent(t *testing.T) {
+	start := func(s *virt.State) { s.Migrating = true }
+	t.Run("stop request", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			time.Sleep(10 * time.Second)
+			r.SetSilently(start)
+			r.podStop.Store(true)
+			time.Sleep(time.Minute)
+			if n := r.shutdownRequests(); n > 0 {
+				t.Errorf("%d shutdown requests to a migrating guest", n)
+			}
+			r.SetSilently(func(s *virt.State) { s.Migrating = false })
+			time.Sleep(2 * time.Second)
+			if s := r.state(t); s.Phase != virt.ShutOff {
+				t.Errorf("state %+v after the migration, want it shut off", s)
+			}
+		})
+	})
+	t.Run("no request", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			r.SetSilently(start)
+			time.Sleep(31 * time.Second)
+			r.expectLease(t, true)
+		})
+	})
+}
+
 // The agent requests the stop after the lease has ended, also during a migration.
 func TestAgentStopDuringMigration(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {

@@ -34,7 +34,7 @@ type pod struct {
 	agent    *agent
 	policy   resize.Policy
 	shutdown shutdown.Options
-	stop     atomic.Bool
+	stop     podStop
 
 	requirement  atomic.Uint64 // memory requirement sent to the agent
 	loweredLimit atomic.Uint64 // memory.max of the container set by another program; 0: none
@@ -128,10 +128,10 @@ func (p *pod) startShim(t testing.TB) {
 	c, err := coordinator.New(coordinator.Config{
 		Connection: p.connection, Agent: agentWithCgroups{p.agent, p},
 		Journal: hookedJournal{file, p}, Overhead: target.Fixed(uint64(gi)),
-		StopRequested: func() (bool, error) { return p.stop.Load(), nil },
-		Policy:        p.policy,
-		Shutdown:      p.shutdown,
-		Log:           slog.New(slog.NewTextHandler(t.Output(), nil)),
+		AwaitStopRequest: p.stop.await,
+		Policy:           p.policy,
+		Shutdown:         p.shutdown,
+		Log:              slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

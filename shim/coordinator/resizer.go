@@ -45,20 +45,21 @@ func (r *resizer) run(ctx context.Context) {
 	}
 }
 
-// pollDesired reads the desired size after each change, and regularly.
+// pollDesired reads the desired size after each change, after a failure, and regularly.
 func (r *resizer) pollDesired(ctx context.Context) {
 	changes, err := r.Agent.Changed(ctx)
 	if err != nil {
 		r.Log.Debug("cannot subscribe to the agent's changes; polling only", "error", err)
 	}
-	ticker := time.NewTicker(10 * pollInterval)
-	defer ticker.Stop()
 	for {
-		r.readDesired(ctx)
+		next := idleInterval
+		if !r.readDesired(ctx) {
+			next = 5 * retryInterval
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-time.After(next):
 		case _, ok := <-changes:
 			if !ok {
 				changes = nil
@@ -67,14 +68,15 @@ func (r *resizer) pollDesired(ctx context.Context) {
 	}
 }
 
-// readDesired reads the desired size and notifies about a new size and a new dry run.
-func (r *resizer) readDesired(ctx context.Context) {
+// readDesired reads the desired size and notifies about a new size and a new dry run. It returns
+// false if the agent does not answer.
+func (r *resizer) readDesired(ctx context.Context) bool {
 	desired, err := r.Agent.Desired(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.Log.Debug("cannot read the desired size", "error", err)
 		}
-		return
+		return false
 	}
 	old := r.latest.Swap(&desired)
 	if old == nil || old.Generation != desired.Generation {
@@ -83,6 +85,7 @@ func (r *resizer) readDesired(ctx context.Context) {
 	if isNewDryRun(old, &desired) {
 		notify(r.dryRuns)
 	}
+	return true
 }
 
 func notify(c chan<- struct{}) {
@@ -94,7 +97,7 @@ func notify(c chan<- struct{}) {
 
 // awaitWork waits for a change, a due retry or the next comparison. It returns false when ctx ends.
 func (r *resizer) awaitWork(ctx context.Context) bool {
-	timer := time.NewTimer(cmp.Or(r.retryDelay, compareInterval))
+	timer := time.NewTimer(cmp.Or(r.retryDelay, idleInterval))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -20,9 +20,8 @@ const (
 // stopRequests collects the stop requests for one VM. The pod's request is final. The agent can
 // withdraw its own.
 type stopRequests struct {
-	podRequested func() (bool, error)
-	agent        Agent
-	log          *slog.Logger
+	agent Agent
+	log   *slog.Logger
 
 	agentStops  <-chan podapi.Stop // nil: no subscription, or the channel was closed
 	unsubscribe func()             // ends the subscription; nil: none
@@ -70,15 +69,6 @@ func (o *stopRequests) unsubscribeAgent() {
 	o.agentStops, o.unsubscribe, o.byAgent = nil, nil, podapi.Stop{}
 }
 
-// readPodRequest reads whether the pod requests a stop.
-func (o *stopRequests) readPodRequest() {
-	requested, err := o.podRequested()
-	if err != nil {
-		o.log.Debug("cannot read whether the pod requests a stop", "error", err)
-	}
-	o.byPod = o.byPod || requested && err == nil
-}
-
 // onAgentStop stores the agent's request. ok is false if the channel was closed.
 func (o *stopRequests) onAgentStop(stop podapi.Stop, ok bool) {
 	if !ok {
@@ -105,11 +95,7 @@ func (o *stopRequests) sendDeadline(deadlines chan time.Time, sent time.Time) ti
 	if !o.byAgent.Requested || o.agentDeadline.Equal(sent) {
 		return sent
 	}
-	select {
-	case <-deadlines: // replace a deadline that was not received yet
-	default:
-	}
-	deadlines <- o.agentDeadline
+	replace(deadlines, o.agentDeadline)
 	return o.agentDeadline
 }
 

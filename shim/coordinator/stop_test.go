@@ -62,6 +62,41 @@ func (s *stopSender) handlerCount() int {
 	return len(s.handlers)
 }
 
+// podStop is the stop request of the pod. It implements AwaitStopRequest of a configuration.
+type podStop struct {
+	mu        sync.Mutex
+	requested bool
+	waiting   []chan struct{}
+}
+
+func (p *podStop) Store(requested bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requested = requested
+	for _, c := range p.waiting {
+		close(c)
+	}
+	p.waiting = nil
+}
+
+func (p *podStop) await(ctx context.Context) error {
+	for {
+		changed := make(chan struct{})
+		p.mu.Lock()
+		requested := p.requested
+		p.waiting = append(p.waiting, changed)
+		p.mu.Unlock()
+		if requested {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 func stopWithin(seconds int64) podapi.Stop {
 	return podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: seconds}
 }

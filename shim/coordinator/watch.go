@@ -10,31 +10,33 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// lifeReadInterval is the interval of polling a VM's life, because events can be lost.
-const lifeReadInterval = 4 * pollInterval
-
 // watcher observes a VM and its stop requests. It never waits for libvirt: it notices the pod's
 // request even while libvirt hangs.
 type watcher struct {
 	stopRequests
 	domain virt.Domain
+	lives  chan virt.Life // receives each observation, which replaces an unread one
 	calls  sync.WaitGroup // running calls
 
 	lifeRead         *async.Call
 	life             virt.Life // result of lifeRead
 	changedSinceRead bool      // an event arrived during the running read
 	changed          <-chan struct{}
-	fileTicker       *time.Ticker // for the pod's stop request
-	lifeTicker       *time.Ticker
+	nextRead         *time.Timer
+	podStop          <-chan struct{} // closed at the pod's request; nil afterwards
 
 	ended      bool
 	mayMigrate bool // as last observed; true before the first observation
 }
 
-// newWatcher subscribes to events and starts to read the VM's life. The caller must call close.
-func newWatcher(ctx context.Context, d virt.Domain, o stopRequests) *watcher {
-	w := &watcher{stopRequests: o, domain: d, fileTicker: time.NewTicker(pollInterval),
-		lifeTicker: time.NewTicker(lifeReadInterval), mayMigrate: true}
+// newWatcher subscribes to events and starts to read the VM's life. The caller must end ctx and
+// call close.
+func newWatcher(
+	ctx context.Context, d virt.Domain, lives chan virt.Life, o stopRequests,
+	awaitPodStop func(context.Context) error,
+) *watcher {
+	w := &watcher{stopRequests: o, domain: d, lives: lives, nextRead: time.NewTimer(0),
+		mayMigrate: true}
 	w.lifeRead = async.New(&w.calls, func(ctx context.Context) (err error) {
 		w.life, err = d.Life(ctx)
 		return err
@@ -43,15 +45,19 @@ func newWatcher(ctx context.Context, d virt.Domain, o stopRequests) *watcher {
 	if w.changed, err = d.Changed(ctx); err != nil {
 		w.log.Debug("cannot subscribe to the VM's events; polling only", "error", err)
 	}
-	w.readPodRequest()
-	w.readLife(ctx)
+	podStop := make(chan struct{})
+	w.podStop = podStop
+	w.calls.Go(func() {
+		if awaitPodStop(ctx) == nil {
+			close(podStop)
+		}
+	})
 	return w
 }
 
-// close releases the watcher and waits for a running read.
+// close releases the watcher and waits for its calls, which ctx's end has ended.
 func (w *watcher) close() {
-	w.fileTicker.Stop()
-	w.lifeTicker.Stop()
+	w.nextRead.Stop()
 	w.unsubscribeAgent()
 	w.calls.Wait()
 }
@@ -62,10 +68,16 @@ func (w *watcher) close() {
 // A migration holds back the pod's request until it ends. The agent's request comes after the lease
 // of the migration.
 func (w *watcher) awaitStopOrEnd(ctx context.Context) (requested bool) {
-	due := func() bool { return w.byAgent.Requested || w.byPod && !w.mayMigrate }
+	due := func() bool { return w.byAgent.Requested || w.byPod && !w.mayMigrate && w.isUpToDate() }
 	for !due() && !w.ended && w.handleNext(ctx, nil) {
 	}
 	return due() && ctx.Err() == nil
+}
+
+// isUpToDate reports whether libvirt has answered all queries, or is too slow for waiting. The pod's
+// request causes a query, because a migration may have begun without an event.
+func (w *watcher) isUpToDate() bool {
+	return w.silentSince.IsZero() || w.silence() >= retryInterval
 }
 
 // handleNext waits for one event and handles it. It returns false when ctx ends or done is closed.
@@ -75,12 +87,12 @@ func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
 		return false
 	case <-done:
 		return false
-	case <-w.fileTicker.C:
-		w.readPodRequest()
-		w.updateSubscription(ctx)
+	case <-w.podStop:
+		w.byPod, w.podStop = true, nil
+		w.readLife(ctx)
 	case stop, ok := <-w.agentStops:
 		w.onAgentStop(stop, ok)
-	case <-w.lifeTicker.C:
+	case <-w.nextRead.C:
 		w.readLife(ctx)
 	case _, ok := <-w.changed:
 		if !ok {
@@ -99,6 +111,8 @@ func (w *watcher) readLife(ctx context.Context) {
 		w.silentSince = time.Now()
 	}
 	w.changedSinceRead = !w.lifeRead.Start(ctx)
+	w.nextRead.Reset(retryInterval)
+	w.updateSubscription(ctx)
 }
 
 // handleLife handles the result of a read.
@@ -110,9 +124,22 @@ func (w *watcher) handleLife(ctx context.Context, err error) {
 	w.ended = isEnded(err) || err == nil && w.life.Phase.Ended()
 	if err == nil {
 		w.mayMigrate = w.life.Migrating
+		replace(w.lives, w.life)
+	}
+	if err == nil && !w.mayMigrate {
+		w.nextRead.Reset(idleInterval)
 	}
 	w.updateSubscription(ctx)
 	if w.changedSinceRead {
 		w.readLife(ctx)
 	}
+}
+
+// replace sends v to a channel with space for one element, in place of an unread element.
+func replace[T any](c chan T, v T) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- v
 }
