@@ -33,12 +33,16 @@ const (
 
 	// ResizeNoEstimate: the resources of a launcher with the size cannot be computed.
 	ResizeNoEstimate ResizeReason = "EstimateFailed"
+
+	// ResizeQuotaUnknown: the quotas of the namespace are unreadable.
+	ResizeQuotaUnknown ResizeReason = "QuotaUnknown"
 )
 
 // ResizeReasons returns all reasons of a ResizeStatus.
 func ResizeReasons() []ResizeReason {
 	return []ResizeReason{ResizeInvalid, ResizeNotRunning, ResizeMigrating, ResizeRefused,
-		ResizeNoQuota, ResizeNoNode, ResizeUnderWay, ResizeFailed, ResizeDone, ResizeNoEstimate}
+		ResizeNoQuota, ResizeNoNode, ResizeUnderWay, ResizeFailed, ResizeDone, ResizeNoEstimate,
+		ResizeQuotaUnknown}
 }
 
 // ResizeStatus compares the desired size of a VirtualMachine with its actual size.

@@ -1,6 +1,7 @@
 package resizevm
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -30,7 +31,8 @@ type Input struct {
 	// Accounts are the quotas of the namespace.
 	Accounts []quota.Account
 
-	// Estimate estimates the launcher of an instance. It must be pure.
+	// Estimate estimates the launcher of an instance. It must be pure. Its error is errQuotaUnknown
+	// if the quotas are unreadable. Accounts are empty then, and no growth passes.
 	Estimate func(*kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error)
 
 	// GiveWay: another VM of the namespace waits for a quota. If this VM waits for its node, it
@@ -56,7 +58,11 @@ func Decide(in Input) (Decision, error) {
 	d := decision{Input: in, desired: desired}
 	out, estimateErr := d.decide(err)
 	if estimateErr != nil && out.Status == nil && desired != (api.Size{}) {
-		out = d.stop(api.ResizeNoEstimate, "%s", plaintext.OneLine(estimateErr.Error()))
+		reason := api.ResizeNoEstimate
+		if errors.Is(estimateErr, errQuotaUnknown) {
+			reason = api.ResizeQuotaUnknown
+		}
+		out = d.stop(reason, "%s", plaintext.OneLine(estimateErr.Error()))
 	}
 	return out, estimateErr
 }

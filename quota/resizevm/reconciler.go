@@ -131,7 +131,12 @@ func (r *Reconciler) read(ctx context.Context, name types.NamespacedName) (Input
 	if err := r.readReports(ctx, in); err != nil {
 		return in, err
 	}
-	return in, r.readQuotas(ctx, &in)
+	if err := r.readQuotas(ctx, &in); err != nil {
+		in.Estimate = func(*kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
+			return estimate.Launcher{}, err
+		}
+	}
+	return in, nil
 }
 
 func (r *Reconciler) readReports(ctx context.Context, in Input) error {
@@ -149,24 +154,25 @@ func (r *Reconciler) readReports(ctx context.Context, in Input) error {
 	return nil
 }
 
+// errQuotaUnknown says that the quotas of the namespace are unreadable.
+var errQuotaUnknown = errors.New("cannot read the quotas of the namespace")
+
+// readQuotas reads the quotas, and all input of the estimate.
 func (r *Reconciler) readQuotas(ctx context.Context, in *Input) error {
 	s, err := r.Snapshot(ctx, in.VM.Namespace)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errQuotaUnknown, err)
+	}
+	ranges := &corev1.LimitRangeList{}
+	if err := read.List(ctx, r.Live, ranges, client.InNamespace(in.VM.Namespace)); err != nil {
+		return fmt.Errorf("%w: %w", errQuotaUnknown, err)
 	}
 	cluster, err := r.Cluster(ctx)
 	if err != nil {
-		in.Estimate = func(*kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
-			return estimate.Launcher{}, err
-		}
-		return nil //nolint:nilerr // the estimate reports it
+		return err
 	}
 	s.Parallel = quota.ParallelOf(cluster.Configuration)
 	in.Accounts, _ = quota.Accounts(s, r.Options)
-	ranges := &corev1.LimitRangeList{}
-	if err := read.List(ctx, r.Live, ranges, client.InNamespace(in.VM.Namespace)); err != nil {
-		return err
-	}
 	in.Estimate = func(vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
 		return estimate.Estimate(estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas,
 			LimitRanges: read.Pointers(ranges.Items), Cluster: cluster})
