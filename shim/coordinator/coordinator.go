@@ -74,6 +74,9 @@ const (
 	// repeating failed calls to the agent. libvirt has no event for the end of a failed migration.
 	retryInterval = time.Second
 
+	// bootTime is the time from the start of the service for a VM in which its guest may boot.
+	bootTime = 5 * time.Minute
+
 	// A failed resize is retried while its size is desired: after minRetry, then after twice the
 	// time of the previous retry, up to maxRetry.
 	minRetry = 15 * time.Second

@@ -28,6 +28,7 @@ type vmWorker struct {
 	*Coordinator
 	domain virt.Domain
 	lives  <-chan virt.Life // observations of the VM
+	since  time.Time        // when the shim found the VM
 
 	stopResizer func()    // stops the resizer and waits for it; nil: it does not run
 	uuid        string    // of the VM
@@ -41,7 +42,7 @@ type vmWorker struct {
 // run works until vmCtx ends. If shimCtx has ended too, the shim ends before its VM: the lease
 // stays for the next shim.
 func (w *vmWorker) run(shimCtx, vmCtx context.Context) {
-	w.leased = true
+	w.leased, w.since = true, time.Now()
 	w.watch(vmCtx)
 	w.stopResizing()
 	if shimCtx.Err() != nil {
@@ -124,7 +125,7 @@ func (w *vmWorker) startResizing(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r := resizer{Coordinator: w.Coordinator, domain: w.domain}
+		r := resizer{Coordinator: w.Coordinator, domain: w.domain, since: w.since}
 		r.run(ctx)
 	}()
 	w.stopResizer = func() {

@@ -142,6 +142,8 @@ func TestLongReport(t *testing.T) {
 // A retry reports no progress, unless the desired size changes during it.
 func TestProgressOfNewTarget(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.setDesired(func(w *podapi.Desired) { w.Memory = gi + 256*mi })
+		time.Sleep(time.Second) // the guest has booted
 		r.SetGuest(virttest.Guest{Late: true})
 		r.setDesired(func(w *podapi.Desired) { w.Memory = gi + 512*mi })
 		time.Sleep(70 * time.Second) // a minute is the guest's timeout
@@ -157,7 +159,7 @@ func TestProgressOfNewTarget(t *testing.T) {
 		r.AnswerPending()
 		time.Sleep(time.Minute)
 		started := func(p podapi.Report) bool {
-			return p.State == podapi.StateResizing && p.Generation == 3
+			return p.State == podapi.StateResizing && p.Generation == 4
 		}
 		if now := r.agent.allReports(); !slices.ContainsFunc(now[reported:], started) {
 			t.Errorf("reports %+v, want the plan for 2Gi", now[reported:])

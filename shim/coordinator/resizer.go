@@ -18,6 +18,7 @@ import (
 type resizer struct {
 	*Coordinator
 	domain virt.Domain
+	since  time.Time // when the shim found the VM
 
 	latest  atomic.Pointer[podapi.Desired] // nil: not read yet
 	changed chan struct{}                  // receives after a change of the generation
@@ -26,6 +27,7 @@ type resizer struct {
 	doneGeneration uint64        // generation whose size the VM had last; the first is 1
 	retryDelay     time.Duration // 0: the last comparison found the desired size
 	lastReported   failureKey
+	booted         bool // the guest has followed a resize
 }
 
 // run resizes until ctx ends.
@@ -185,9 +187,23 @@ func (r *resizer) resizeOnce(ctx context.Context) bool {
 	if drifted {
 		report.Notes = append(report.Notes, driftNote)
 	}
-	r.reportOnce(ctx, buildReport(max(desired.Generation, report.Target.Generation), report, err))
+	r.reportOnce(ctx, r.resultOf(max(desired.Generation, report.Target.Generation), report, err))
 	return !resize.Suspended(err)
 }
+
+// resultOf returns the report of a run. A guest that still boots causes no failure.
+func (r *resizer) resultOf(generation uint64, report resize.Report, err error) podapi.Report {
+	if !errors.Is(err, resize.ErrIgnored) || r.booted || time.Since(r.since) > bootTime {
+		return buildReport(generation, report, err)
+	}
+	waiting := buildReport(generation, report, nil)
+	waiting.State = podapi.StateResizing
+	waiting.Notes = append(waiting.Notes, bootNote)
+	return waiting
+}
+
+// bootNote is the note of a report about a guest that has not followed its first resize.
+const bootNote = "the guest has not begun to take memory and may still boot: retrying"
 
 // driftNote is the note of a report about a VM that lost its desired size.
 const driftNote = "another client changed the VM after its resize"
@@ -209,6 +225,7 @@ func (r *resizer) afterRun(report resize.Report, drifted bool, err error) {
 		return
 	}
 	r.doneGeneration = report.Target.Generation
+	r.booted = r.booted || len(report.Steps) > 0
 	r.Log.Info("the VM has the desired size",
 		"generation", r.doneGeneration, "steps", len(report.Steps))
 	if drifted {

@@ -142,6 +142,7 @@ func checkRunning(o Observed) error {
 // timeout, so its failure suspends the run.
 func (u *run) confirm(ctx context.Context, w *progress, orderErr error) error {
 	step, missing, repeated := w.step, errors.New("no answer from libvirt or the agent"), false
+	ignored := false
 	for {
 		o, err := u.readVM(ctx)
 		switch {
@@ -150,6 +151,7 @@ func (u *run) confirm(ctx context.Context, w *progress, orderErr error) error {
 				u.fresh = &o
 				return nil
 			}
+			ignored = isIgnored(step, o)
 			if err := checkRunning(o); err != nil {
 				return err
 			}
@@ -176,6 +178,9 @@ func (u *run) confirm(ctx context.Context, w *progress, orderErr error) error {
 		}
 		if u.waitForChange(ctx) != nil {
 			missed := errors.Join(fmt.Errorf("%s: %w", w.timeoutText(), missing), orderErr)
+			if ignored {
+				missed = &ignoredError{missed}
+			}
 			return u.suspendIf(
 				maybeLost(err) || repeated || maybeLost(orderErr) && isRepeatable(step), missed,
 			)
