@@ -192,7 +192,8 @@ func (a Account) chargeOfPods(pods []v1alpha1.ReservedPod) (corev1.ResourceList,
 
 // quotaWrite returns the write that changes the quota to the desired amounts, and whether the
 // controller writes the quota at all. A lowered quota keeps its base until status.hard has fallen,
-// because the guard needs it until then.
+// because the guard needs it until then. The write that removes the base gives the limits back to
+// their owners.
 func (a Account) quotaWrite(o Options) (WriteQuota, bool) {
 	w := WriteQuota{Name: a.Quota.Name, UID: a.Quota.UID, ResourceVersion: a.Quota.ResourceVersion,
 		Hard: a.Desired, Annotations: Annotations{OverrunAnnotation: ""}}
@@ -206,9 +207,12 @@ func (a Account) quotaWrite(o Options) (WriteQuota, bool) {
 	default:
 		return WriteQuota{}, false
 	}
-	if len(a.Reservations) > 0 || a.raisedInForce() {
+	if len(a.Reservations) > 0 || a.raisedInForce() || !equalLists(w.Hard, a.Quota.Spec.Hard) {
 		w.Annotations[BaseAnnotation] = formatList(a.Base)
 		w.Annotations[AppliedAnnotation] = formatList(a.Desired)
+		w.Annotations[OwnersAnnotation] = a.owners().text()
+	} else if len(a.Quota.ManagedFields) > 0 {
+		w.ManagedFields = a.owners().giveBack(a.Quota.ManagedFields)
 	}
 	if a.reservesPods() {
 		w.Annotations[OverrunAnnotation] = formatList(a.entry)
@@ -239,7 +243,8 @@ func (o Options) QuotaAnnotations() []string {
 // StateAnnotations returns the annotations of a raised quota that the controller reads back. No
 // other client may change them.
 func StateAnnotations() []string {
-	return []string{BaseAnnotation, AppliedAnnotation, OverrunAnnotation, RetryAnnotation}
+	return []string{BaseAnnotation, AppliedAnnotation, OverrunAnnotation, RetryAnnotation,
+		OwnersAnnotation}
 }
 
 // changes reports whether the write changes the quota.

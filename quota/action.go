@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -84,12 +85,15 @@ type ReleaseReservation struct {
 }
 
 // WriteQuota sets spec.hard and annotations of a ResourceQuota in one write at ResourceVersion.
+// Only a write that leaves spec.hard unchanged can set managedFields, because the API server makes
+// the writer the owner of each changed field.
 type WriteQuota struct {
 	Name            string
 	UID             types.UID
 	ResourceVersion string
 	Hard            corev1.ResourceList // the complete spec.hard
 	Annotations     Annotations
+	ManagedFields   []metav1.ManagedFieldsEntry // the complete managedFields; nil: unchanged
 }
 
 // LabelNamespace sets [ReservedLabel] of the namespace, or removes it.
@@ -134,6 +138,9 @@ func (w WriteQuota) Apply(to *corev1.ResourceQuota) *corev1.ResourceQuota {
 	out.ResourceVersion = w.ResourceVersion
 	out.Spec.Hard = w.Hard.DeepCopy()
 	out.Annotations = w.Annotations.Apply(to.Annotations)
+	if w.ManagedFields != nil {
+		out.ManagedFields = w.ManagedFields
+	}
 	return out
 }
 

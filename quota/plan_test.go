@@ -46,6 +46,7 @@ func TestTheLedgerIsWrittenFirst(t *testing.T) {
 				quota.BaseAnnotation:           `{"limits.cpu":"2"}`,
 				quota.AppliedAnnotation:        `{"limits.cpu":"4"}`,
 				quota.OverrunAnnotation:        "{}",
+				quota.OwnersAnnotation:         "",
 				"harvesterhci.io/migratingVMs": `{"vm":{"limits.cpu":"2"}}`,
 			}},
 	}

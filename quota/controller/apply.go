@@ -117,7 +117,10 @@ func (w *writer) writeQuota(ctx context.Context, a quota.WriteQuota) error {
 			o := &corev1.ResourceQuota{}
 			o.Namespace, o.Name = q.Namespace, q.Name
 			return w.write(kindQuota, o, "writing",
-				func() error { return w.Client.Patch(ctx, o, quotaPatch(q, a)) })
+				func() error {
+					return w.Client.Patch(ctx, o, quotaPatch(q, a),
+						client.FieldOwner(quota.FieldManager))
+				})
 		}
 	}
 	return fmt.Errorf("running a plan: quota %q is not in its snapshot", a.Name)

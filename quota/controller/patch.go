@@ -34,16 +34,21 @@ func rawPatch(kind types.PatchType, content any) client.Patch {
 
 // quotaPatch is the planned write, guarded by tests of the fields it was planned from. It does not
 // test the resourceVersion: kube-apiserver changes that with each pod, and write after write would
-// fail.
+// fail. Only a write of managedFields does, which no migration waits for.
 func quotaPatch(from *corev1.ResourceQuota, a quota.WriteQuota) client.Patch {
 	to := a.Apply(from)
-	return jsonPatch(
-		operation{"test", "/metadata/uid", a.UID},
-		operation{"test", "/metadata/annotations", orNull(from.Annotations)},
-		operation{"test", "/spec/hard", from.Spec.Hard},
-		operation{"add", "/metadata/annotations", orEmpty(to.Annotations)},
-		operation{"add", "/spec/hard", to.Spec.Hard},
-	)
+	all := []operation{
+		{"test", "/metadata/uid", a.UID},
+		{"test", "/metadata/annotations", orNull(from.Annotations)},
+		{"test", "/spec/hard", from.Spec.Hard},
+		{"add", "/metadata/annotations", orEmpty(to.Annotations)},
+		{"add", "/spec/hard", to.Spec.Hard},
+	}
+	if a.ManagedFields != nil {
+		all = append(all, operation{"test", "/metadata/resourceVersion", a.ResourceVersion},
+			operation{"add", "/metadata/managedFields", to.ManagedFields})
+	}
+	return jsonPatch(all...)
 }
 
 func orNull(annotations map[string]string) any {
