@@ -151,6 +151,7 @@ type Report struct {
 	Message     string
 	Reservation string             // name: the migration's UID
 	Migration   v1alpha1.Reference // object of the Event
+	Growth      *Growth            // of a larger target pod; nil: unknown, or another report
 }
 
 // Reasons of reports. Those beginning with Would are reports of mode observe.

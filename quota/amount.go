@@ -76,8 +76,8 @@ func names(a corev1.ResourceList) []corev1.ResourceName {
 	return out
 }
 
-// formatAmounts formats amounts for people.
-func formatAmounts(a corev1.ResourceList) string {
+// FormatAmounts formats amounts for people, such as "limits.cpu=2, limits.memory=4Gi".
+func FormatAmounts(a corev1.ResourceList) string {
 	if len(a) == 0 {
 		return "nothing"
 	}

@@ -94,7 +94,7 @@ func (a Account) describeShortage(short corev1.ResourceList) string {
 	if a.OptedOut {
 		text += ", which has opted out,"
 	}
-	return text + " lacks " + formatAmounts(short)
+	return text + " lacks " + FormatAmounts(short)
 }
 
 // outstandingOf returns the charge of a reservation to the quota for pods not charged yet.

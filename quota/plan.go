@@ -132,7 +132,8 @@ func (p *planner) refresh(e entry, all []entry) {
 			needs = "was rejected and probably needs"
 		}
 		p.report(r, corev1.EventTypeNormal, ReasonGrown, "the target pod %s %s more than reserved",
-			needs, formatAmounts(grown))
+			needs, FormatAmounts(grown))
+		p.reports[len(p.reports)-1].Growth = p.growth(r, source)
 	}
 	p.writeReservation(e.reservation, r)
 	p.addDraft(draft{before: e.reservation, after: r, target: reference(e.target.launcher),
@@ -200,7 +201,7 @@ func (p *planner) report(
 
 // formatLimited formats the part of a charge that the namespace's quotas limit.
 func (p *planner) formatLimited(charge corev1.ResourceList) string {
-	return formatAmounts(p.limitedByQuotas(charge))
+	return FormatAmounts(p.limitedByQuotas(charge))
 }
 
 // limitedByQuotas returns the part of a charge that the namespace's quotas limit.

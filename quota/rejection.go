@@ -81,12 +81,12 @@ func (a Account) shortageError(wants, free corev1.ResourceList, of []corev1.Reso
 	text := fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(lacking, "; "))
 	if n := len(a.Reservations); n > 0 {
 		text += fmt.Sprintf(" (reserved for %s: %s)", counted(n, "1 migration", "%d migrations"),
-			formatAmounts(a.Reserved))
+			FormatAmounts(a.Reserved))
 	}
 	if n := a.claimants; n > 0 {
 		text += fmt.Sprintf(" (claimed by %s: %s)",
 			counted(n, "1 pod that starts or grows", "%d pods that start or grow"),
-			formatAmounts(a.claimed))
+			FormatAmounts(a.claimed))
 	}
 	return errors.New(text)
 }

@@ -161,9 +161,12 @@ func (p *planner) terminating() bool {
 }
 
 // total returns the sum of a reservation's charges.
-func total(r *v1alpha1.MigrationReservation) corev1.ResourceList {
+func total(r *v1alpha1.MigrationReservation) corev1.ResourceList { return sumOf(r.Spec.Pods) }
+
+// sumOf returns the charge of pods in all resources.
+func sumOf(pods []v1alpha1.ReservedPod) corev1.ResourceList {
 	sum := corev1.ResourceList{}
-	for _, pod := range r.Spec.Pods {
+	for _, pod := range pods {
 		add(sum, pod.Charge)
 	}
 	return sum

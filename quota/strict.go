@@ -61,5 +61,5 @@ func (e shareError) Error() string { return string(e) }
 
 func (a Account) describeShareShortage(reservation string) string {
 	return "the maintenance share of ResourceQuota " + a.Quota.Name + " lacks " +
-		formatAmounts(a.lacksShare[reservation])
+		FormatAmounts(a.lacksShare[reservation])
 }

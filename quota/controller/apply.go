@@ -49,7 +49,7 @@ func (w *writer) applyAll(
 		if err := w.applyOne(ctx, action); err != nil {
 			return err
 		}
-		w.report(w.ns, action, reports)
+		w.report(ctx, w.ns, w.snapshot, action, reports)
 	}
 	return nil
 }

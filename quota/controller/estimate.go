@@ -96,16 +96,30 @@ func (r *Reconciler) newEstimate(
 func (r *Reconciler) estimate(
 	ctx context.Context, s quota.Snapshot, of quota.VMI,
 ) (estimate.Launcher, error) {
+	vmi, err := r.readVMI(ctx, s.Namespace.Name, of)
+	if err != nil {
+		return estimate.Launcher{}, err
+	}
+	return r.estimateInstance(ctx, s, vmi)
+}
+
+func (r *Reconciler) readVMI(
+	ctx context.Context, namespace string, of quota.VMI,
+) (*kubevirtv1.VirtualMachineInstance, error) {
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: s.Namespace.Name, Name: of.Name},
-		vmi); err != nil {
-		return estimate.Launcher{}, fmt.Errorf("reading VirtualMachineInstance %q: %w",
-			of.Name, err)
+	key := client.ObjectKey{Namespace: namespace, Name: of.Name}
+	if err := r.Live.Get(ctx, key, vmi); err != nil {
+		return nil, fmt.Errorf("reading VirtualMachineInstance %q: %w", of.Name, err)
 	}
 	if vmi.UID != of.UID {
-		return estimate.Launcher{},
-			fmt.Errorf("VirtualMachineInstance %q was replaced by a new one", of.Name)
+		return nil, fmt.Errorf("VirtualMachineInstance %q was replaced by a new one", of.Name)
 	}
+	return vmi, nil
+}
+
+func (r *Reconciler) estimateInstance(
+	ctx context.Context, s quota.Snapshot, vmi *kubevirtv1.VirtualMachineInstance,
+) (estimate.Launcher, error) {
 	cluster, err := r.Cluster(ctx)
 	if err != nil {
 		return estimate.Launcher{}, err

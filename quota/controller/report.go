@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,7 +32,9 @@ const (
 )
 
 // report writes the Events caused by a completed action.
-func (r *Reconciler) report(ns *namespace, done quota.Action, reports []quota.Report) {
+func (r *Reconciler) report(
+	ctx context.Context, ns *namespace, s quota.Snapshot, done quota.Action, reports []quota.Report,
+) {
 	name, reasons := causes(done)
 	if created, ok := done.(quota.CreateReservation); ok {
 		ns.reservedAt[created.Reservation.Name] = r.Now()
@@ -48,7 +51,7 @@ func (r *Reconciler) report(ns *namespace, done quota.Action, reports []quota.Re
 		if report.Reason == quota.ReasonGranted {
 			r.observeGrant(ns, name)
 		}
-		r.event(migration, report.Type, report.Reason, report.Message)
+		r.event(migration, report.Type, report.Reason, report.Message+r.explain(ctx, s, report))
 	}
 }
 
@@ -94,9 +97,10 @@ type states struct {
 // overrun is the overrun of a quota. Kubernetes lowers the use with a delay, so the controller
 // reports an overrun only after minOverrun.
 type overrun struct {
-	text     string
-	since    time.Time
-	reported bool
+	resources string // a change of the amounts alone is no new overrun
+	excess    corev1.ResourceList
+	since     time.Time
+	reported  bool
 }
 
 // minOverrun is how long an overrun must last.
@@ -106,13 +110,11 @@ func (before states) next(namespace string, plan quota.Plan, at time.Time) state
 	now := states{open: plan.Open, reserved: plan.Reserved, waiting: plan.Waits,
 		overruns: map[string]overrun{}, faults: map[corev1.ObjectReference]string{}}
 	for _, o := range plan.Overruns {
-		text := fmt.Sprintf("use exceeds the quota's base in %s, and nothing is reserved for "+
-			"migrations",
-			strings.Join(names(o.Excess), ", "))
-		now.overruns[o.Quota] = overrun{text: text, since: at}
-		if was := before.overruns[o.Quota]; was.text == text {
-			now.overruns[o.Quota] = was
+		is := overrun{resources: strings.Join(names(o.Excess), ", "), excess: o.Excess, since: at}
+		if was := before.overruns[o.Quota]; was.resources == is.resources {
+			is.since, is.reported = was.since, was.reported
 		}
+		now.overruns[o.Quota] = is
 	}
 	for _, f := range plan.Faults {
 		now.faults[faultReference(namespace, f)] = f.Err.Error()
@@ -156,7 +158,8 @@ func (r *Reconciler) reportStates(ns *namespace, plan quota.Plan) (again time.Ti
 			again = lasted
 		default:
 			r.event(reference("ResourceQuota", ns.name, name), corev1.EventTypeWarning,
-				ReasonOverrun, o.text)
+				ReasonOverrun, fmt.Sprintf("use exceeds the quota's base by %s, and nothing is "+
+					"reserved for migrations", quota.FormatAmounts(o.excess)))
 			o.reported = true
 			now.overruns[name] = o
 		}
