@@ -130,6 +130,27 @@ func TestInheritedEmulatorWithoutAnotherClaim(t *testing.T) {
 	}
 }
 
+// The emulator runs before libvirt writes its record. The record makes it a node-level VM, so the
+// agent asks libvirt to shut down the guest.
+func TestRecordOfAnInheritedEmulator(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		shutdowns := 0
+		r.domains.OnShutdown = func(tie.Domain) error { shutdowns++; return nil }
+		l := r.launch("vm", withDomain)
+		vm := r.inheritGroup(l, "/machine/x")
+		r.executeInherited(vm)
+		r.expectPhase(l, agentapi.PhaseActive, agentapi.VMRunning)
+		r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
+		r.advance(time.Minute)
+		r.exit(l.process, "SIGKILL")
+		r.advance(time.Second)
+		r.expectSignals(vm)
+		if shutdowns != 1 {
+			t.Errorf("%d requests to libvirt, want 1", shutdowns)
+		}
+	})
+}
+
 // Without libvirt's records, the launcher of the VM process is unknown.
 func TestInheritedEmulatorWithUnknownRecords(t *testing.T) {
 	for name, fault := range map[string]struct{ set, clear func(*lifecycletest.Domains) }{
