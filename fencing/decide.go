@@ -113,8 +113,9 @@ func waitForAgent(f Facts, report v1alpha1.DeletedPodReport, reported bool) Deci
 		return waiting(NoAgent, "no agent of node %s has reported: install it there, or run "+
 			"`kubectl mooring fence %s --force`", name, name)
 	case f.State.Silent(f.Now):
-		return waiting(AgentSilent, "the agent of node %s has not reported since %s", name,
-			f.State.Status.HeartbeatTime.UTC().Format(time.RFC3339))
+		return waiting(AgentSilent, "the agent of node %s has not reported since %s: start it, or "+
+			"if it is removed for good and the VM has ended, run `kubectl mooring fence %s --force`",
+			name, f.State.Status.HeartbeatTime.UTC().Format(time.RFC3339), name)
 	case !reported:
 		return waiting(AgentNotReady, "the agent of node %s has not reported about the pod yet", name)
 	}

@@ -57,7 +57,8 @@ func TestDecide(t *testing.T) {
 		"no agent": {func(f *Facts) { f.State = nil }, false, NoAgent, "--force"},
 		"a silent agent": {func(f *Facts) {
 			f.State.Status.DeletedPods, f.Now = nil, start.Add(time.Hour)
-		}, false, AgentSilent, "2026-11-27T12:00:00Z"},
+		}, false, AgentSilent, "since 2026-11-27T12:00:00Z: start it, or if it is removed for " +
+			"good and the VM has ended, run `kubectl mooring fence n1 --force`"},
 		"a container": {func(f *Facts) {
 			f.Pod.Status.ContainerStatuses[0].State = corev1.ContainerState{
 				Running: &corev1.ContainerStateRunning{}}

@@ -86,20 +86,27 @@ func release(t *testing.T, last []string) {
 	u.objects = apply(t, u.plane, render(t))
 	u.remove(t) // objects applied by other tests do not belong to this release
 	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}
-	do := func(args ...string) {
+	do := func(args ...string) (out string) {
 		t.Helper()
-		if out, err := helm(t, append(args, to...)...); err != nil {
+		out, err := helm(t, append(args, to...)...)
+		if err != nil {
 			t.Fatalf("helm %s: %v: %s", args[0], err, out)
 		}
+		return out
 	}
 	do("install", "mooring", chart, "--set=images.controller.tag=v2")
-	do(append([]string{"upgrade", "mooring", chart, "--reset-then-reuse-values"}, enforce()...)...)
+	do(append([]string{"upgrade", "mooring", chart, "--reset-then-reuse-values",
+		"--set=fencing.enabled=true"}, enforce()...)...)
 	if image := u.controllerImage(t); !strings.HasSuffix(image, ":v2") {
 		t.Errorf("after an upgrade the controller's image is %s", image)
 	}
 	u.migrate(t)
+	u.protect(t)
 	if last != nil {
-		do(append(append([]string{"upgrade", "mooring", chart}, enforce()...), last...)...)
+		notes := do(append(append([]string{"upgrade", "mooring", chart}, enforce()...), last...)...)
+		if !strings.Contains(notes, "kubectl mooring fence --off") {
+			t.Errorf("the notes lack the command for pods with the finalizer: %s", notes)
+		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- u.runJob(t.Context()) }()
@@ -112,6 +119,7 @@ func release(t *testing.T, last []string) {
 			u.awaitGone(t, o)
 		}
 	}
+	u.checkReleased(t)
 	var q corev1.ResourceQuota
 	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "default"},
 		&q); err != nil {

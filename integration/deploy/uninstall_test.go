@@ -31,7 +31,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// installation is a cluster with Mooring in enforce mode and an active migration.
+// installation is a cluster with Mooring in enforce mode, an active migration, and pods of fencing.
 type installation struct {
 	plane     *kube.ControlPlane
 	admin     client.Client
@@ -55,11 +55,12 @@ func startInstallation(t *testing.T) *installation {
 	t.Helper()
 	u := newInstallation(t)
 	u.objects = apply(t, u.plane, render(t, append(enforce(),
-		"--set=webhooks.shimImage=registry.test/mooring-shim:1")...))
+		"--set=webhooks.shimImage=registry.test/mooring-shim:1,fencing.enabled=true")...))
 	if err := u.readJob(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	u.migrate(t)
+	u.protect(t)
 	eventually(t, "the rights of the account", func() error {
 		_, err := u.run(t.Context(), "--dry-run")
 		return err
@@ -185,6 +186,8 @@ remove ValidatingAdmissionPolicyBinding mooring-vm-sizes: done
 restore ResourceQuota NAMESPACE/default: pods 4 -> 3: done
 remove MigrationReservation NAMESPACE/uid-1 of migration migration (quotas may refuse its pods): done
 clear the computed annotations and label of namespace NAMESPACE: done
+remove the finalizer of pod NAMESPACE/deleted (deleted: its VM may still run): done
+remove the finalizer of pod NAMESPACE/lives: done
 `, "NAMESPACE", u.namespace)
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
@@ -218,10 +221,11 @@ func (u *installation) checkCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// these policies concern agents and the controller only, and go with them
+	u.checkReleased(t)
+	// These policies concern agents, the controller, and pods with the finalizer only.
 	bindings.Items = slices.DeleteFunc(bindings.Items,
 		func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
-			return b.Name == "mooring-nodestates" ||
+			return b.Name == "mooring-nodestates" || b.Name == "mooring-fencing" ||
 				strings.HasPrefix(b.Name, "mooring-controller-")
 		})
 	if n := len(hooks.Items) + len(mutating.Items) + len(bindings.Items) +
@@ -355,6 +359,7 @@ func TestUninstallAfterwards(t *testing.T) {
 		t.Fatalf("%v, printed %q", err, out)
 	}
 	u.awaitGone(t, crd)
+	u.checkReleased(t)
 	var q corev1.ResourceQuota
 	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "default"},
 		&q); err != nil {
