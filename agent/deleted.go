@@ -17,6 +17,8 @@ type podEnds struct {
 	ready        func() error // why the agent does not know the launchers of the node
 	cgroupExists func(podUID string) (bool, error)
 	tied         func(podUID string) bool
+	// unreadableTie is that of [supervisor.FileStore].
+	unreadableTie func(podUID string) error
 	// domains is that of [supervisor.Domains]; nil without a libvirt of the node.
 	domains func() (running, unreadable []tie.Domain, err error)
 }
@@ -26,7 +28,7 @@ func (a *Agent) deletedPods() (reports []v1alpha1.DeletedPodReport) {
 	ends := &podEnds{registry: a.registry, ready: a.supervises,
 		cgroupExists: a.kernel.PodCgroupExists}
 	if v := a.supervision; v != nil {
-		ends.tied = v.HasPod
+		ends.tied, ends.unreadableTie = v.HasPod, v.store.UnreadableTie
 		if v.domains != nil {
 			ends.domains = v.domains.Running
 		}
@@ -79,6 +81,9 @@ func (e *podEnds) ended(pod kube.DeletedPod) error {
 	}
 	if e.tied(pod.UID) {
 		return errors.New("the agent is ending the launcher and its VMs")
+	}
+	if err := e.unreadableTie(pod.UID); err != nil {
+		return err
 	}
 	return e.noDomain(pod)
 }

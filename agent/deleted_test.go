@@ -15,6 +15,7 @@ import (
 type remains struct {
 	launchers           []registry.Launcher
 	ready, cgroupErr    error
+	unreadableTie       error
 	cgroup, tied        bool
 	running, unreadable []tie.Domain
 	domainsErr          error
@@ -36,8 +37,9 @@ func (r *remains) ends() *podEnds {
 	}
 	return &podEnds{
 		registry: known, ready: func() error { return r.ready },
-		cgroupExists: func(string) (bool, error) { return r.cgroup, r.cgroupErr },
-		tied:         func(string) bool { return r.tied },
+		cgroupExists:  func(string) (bool, error) { return r.cgroup, r.cgroupErr },
+		tied:          func(string) bool { return r.tied },
+		unreadableTie: func(string) error { return r.unreadableTie },
 		domains: func() (running, unreadable []tie.Domain, err error) {
 			return r.running, r.unreadable, r.domainsErr
 		},
@@ -76,6 +78,7 @@ func TestDeletedPodEnded(t *testing.T) {
 			r.launcher("u2", agentapi.StateRunning, "", qemu)
 		}, ""},
 		"tie":                {func(r *remains) { r.tied = true }, "is ending"},
+		"unreadable tie":     {func(r *remains) { r.unreadableTie = unknown }, "no answer"},
 		"no list of domains": {func(r *remains) { r.domainsErr = unknown }, "no answer"},
 		"unreadable domain":  {func(r *remains) { r.unreadable = []tie.Domain{db} }, "domain db"},
 		"own domain":         {func(r *remains) { r.running = []tie.Domain{owned} }, "domain db of"},

@@ -220,14 +220,7 @@ func ignoreNotExist(err error) error {
 
 // load reads one tie. currentBoot is false for a tie of another boot, which load deletes.
 func (s *FileStore) load(id string) (t tie.Tie, currentBoot bool, err error) {
-	info, err := s.root.Lstat(id + storedExt)
-	if err != nil {
-		return t, false, err
-	}
-	if info.Size() > maxStored || !info.Mode().IsRegular() {
-		return t, false, fmt.Errorf("not a regular file of at most %d bytes", maxStored)
-	}
-	data, err := s.root.ReadFile(id + storedExt)
+	data, err := s.readFile(id)
 	if err != nil {
 		return t, false, err
 	}
@@ -241,6 +234,56 @@ func (s *FileStore) load(id string) (t tie.Tie, currentBoot bool, err error) {
 		return t, false, fmt.Errorf("it has the tie of container %q", t.Launcher.Container.ID)
 	}
 	return t, true, nil
+}
+
+func (s *FileStore) readFile(id string) ([]byte, error) {
+	info, err := s.root.Lstat(id + storedExt)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxStored || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("not a regular file of at most %d bytes", maxStored)
+	}
+	return s.root.ReadFile(id + storedExt)
+}
+
+// UnreadableTie returns an error if a tie that Load skips may be of this pod. It reads all files,
+// and may run concurrently with the other methods.
+func (s *FileStore) UnreadableTie(podUID string) error {
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("read the stored ties: %w", err)
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), storedExt)
+		if !ok {
+			continue
+		}
+		data, err := s.readFile(id)
+		if err == nil {
+			_, _, err = decodeStored(data)
+		}
+		if ignoreNotExist(err) != nil && s.mayBeOf(data, podUID) {
+			return fmt.Errorf("the stored tie of container %s is unreadable, and may have a VM of "+
+				"the pod: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// mayBeOf reports whether the content of an unreadable file may be a tie of this boot and pod.
+func (s *FileStore) mayBeOf(data []byte, podUID string) bool {
+	var content struct {
+		Boot string
+		Tie  struct {
+			Launcher struct{ Pod struct{ UID string } }
+		}
+	}
+	if json.Unmarshal(data, &content) != nil {
+		return true
+	}
+	uid := content.Tie.Launcher.Pod.UID
+	return (content.Boot == "" || content.Boot == s.boot) && (uid == "" || uid == podUID)
 }
 
 // decodeStored reads the content of a file.

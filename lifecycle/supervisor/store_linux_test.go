@@ -170,6 +170,49 @@ func TestFileStoreOfALaterVersion(t *testing.T) {
 	}
 }
 
+// A tie of a later version may have a VM of its pod, and a damaged one of any pod. A tie of another
+// boot has none.
+func TestUnreadableTie(t *testing.T) {
+	root := t.TempDir()
+	s := newStore(t, root)
+	one := storedTie("one")
+	one.Launcher.Pod.UID = "uid-one"
+	if err := s.Save(one); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, tiesDir, "one.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := strings.Replace(string(data), `"version":1`, `"version":2`, 1)
+	for name, c := range map[string]struct {
+		content    string
+		own, other bool // the tie may be of the pod, or of another one
+	}{
+		"readable":          {string(data), false, false},
+		"later version":     {later, true, false},
+		"another type":      {strings.Replace(later, `"vms":`, `"vms":1,"x":`, 1), true, false},
+		"damaged":           {"{", true, true},
+		"damaged boot":      {strings.Replace(later, s.boot, "", 1), true, false},
+		"of another boot":   {strings.Replace(later, s.boot, "another", 1), false, false},
+		"readable, as such": {strings.Replace(string(data), s.boot, "another", 1), false, false},
+	} {
+		if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for uid, want := range map[string]bool{"uid-one": c.own, "uid-two": c.other} {
+			if err := s.UnreadableTie(uid); (err != nil) != want ||
+				err != nil && !strings.Contains(err.Error(), "container one") {
+				t.Errorf("%s: %s: %v, want an error: %t", name, uid, err, want)
+			}
+		}
+		if left, err := os.ReadFile(path); err != nil || string(left) != c.content {
+			t.Errorf("%s: the file is %q, %v, want it unchanged", name, left, err)
+		}
+	}
+}
+
 // An agent of v0.1.0 stored start times in ticks, without a version.
 func TestFileStoreOfTheFirstVersion(t *testing.T) {
 	root := t.TempDir()
