@@ -6,7 +6,6 @@ import (
 	"github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/agent/metrics"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
@@ -30,11 +29,11 @@ func newKubernetes(config *Config, in *policies, counts *metrics.Metrics,
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubeclient.NewClient(rest, "mooring-agent")
+	clients, err := kube.NewClients(rest)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := kube.NewPodCache(client, node, logger)
+	pods, err := kube.NewPodCache(kube.PodsOfNode(clients.Core, node), node, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +41,7 @@ func newKubernetes(config *Config, in *policies, counts *metrics.Metrics,
 		return decide.Recognise(in.current.Get(), labels, annotations)
 	})
 	events, err := kube.NewRecorder(kube.RecorderConfig{
-		Client: client,
+		Sink:   kube.NewEventSink(clients.Events),
 		Node:   node,
 		Logger: logger, Instance: pods.Instance,
 		Count: func(outcome kube.Outcome) { counts.KubeEvent(string(outcome)) },
@@ -50,18 +49,13 @@ func newKubernetes(config *Config, in *policies, counts *metrics.Metrics,
 	if err != nil {
 		return nil, err
 	}
-	states, err := kubeclient.NewGroupClient(rest, "mooring-agent", v1alpha1.GroupVersion(),
-		v1alpha1.AddToScheme)
-	if err != nil {
-		return nil, err
-	}
 	writer, err := kube.NewStateWriter(kube.StateWriterConfig{
-		Client: client, States: states, Node: node, State: state, Logger: logger,
+		Clients: clients, Node: node, State: state, Logger: logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	watch, err := kube.NewPolicyWatch(client, states, node, in.changed, logger)
+	watch, err := kube.NewPolicyWatch(clients, node, in.changed, logger)
 	if err != nil {
 		return nil, err
 	}

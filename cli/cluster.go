@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-vm/mooring/agent/admin"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
+	"github.com/mooring-vm/mooring/internal/kubeclient/clientset"
 )
 
 // clusterTimeout bounds a request to the API server.
@@ -111,7 +112,7 @@ func hasKubeconfig() bool {
 }
 
 func (p *Program) newCluster(config *rest.Config, namespace string) (*cluster, error) {
-	client, err := kubeclient.NewClient(config, "mooring/"+p.Build.Version)
+	client, err := clientset.New(config, "mooring/"+p.Build.Version)
 	if err != nil {
 		return nil, err
 	}

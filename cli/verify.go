@@ -13,6 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/cli/uninstall"
 	"github.com/mooring-vm/mooring/cli/verify"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
+	"github.com/mooring-vm/mooring/internal/kubeclient/clientset"
 )
 
 // verifyTimeout is the default for --timeout.
@@ -54,7 +55,7 @@ func (p *Program) verifyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c.Client, err = kubeclient.NewClient(named.config, "mooring/"+p.Build.Version)
+		c.Client, err = clientset.New(named.config, "mooring/"+p.Build.Version)
 		if err != nil {
 			return err
 		}

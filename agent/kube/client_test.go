@@ -47,11 +47,11 @@ func TestEventOverTheWire(t *testing.T) {
 	}))
 	defer server.Close()
 
-	client, err := kubeclient.NewClient(&rest.Config{Host: server.URL}, "mooring-agent")
+	clients, err := NewClients(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder, err := NewRecorder(RecorderConfig{Client: client, Node: testNode,
+	recorder, err := NewRecorder(RecorderConfig{Sink: NewEventSink(clients.Events), Node: testNode,
 		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

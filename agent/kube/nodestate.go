@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
@@ -29,9 +27,8 @@ const (
 
 // StateWriterConfig configures a [StateWriter].
 type StateWriterConfig struct {
-	Client kubernetes.Interface // reads the Node
-	States rest.Interface       // of mooring.dev/v1alpha1
-	Node   string               // name of this node
+	Clients
+	Node string // name of this node
 	// State returns the facts of the status, from memory.
 	State  func() State
 	Logger *slog.Logger
@@ -154,7 +151,8 @@ func (w *StateWriter) getOrCreate(ctx context.Context) (*v1alpha1.NodeState, err
 
 // newObject returns the object to create. Its owner is the Node, so it ends with the Node.
 func (w *StateWriter) newObject(ctx context.Context) (*v1alpha1.NodeState, error) {
-	node, err := w.config.Client.CoreV1().Nodes().Get(ctx, w.config.Node, metav1.GetOptions{})
+	node := &corev1.Node{}
+	err := w.config.Core.Get().Resource("nodes").Name(w.config.Node).Do(ctx).Into(node)
 	if err != nil {
 		return nil, fmt.Errorf("get node %s: %w", w.config.Node, err)
 	}

@@ -9,9 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -30,12 +27,13 @@ type PodCache struct {
 	logger       *slog.Logger
 }
 
-// NewPodCache returns an empty cache of the node's pods. It sends no request; [PodCache.Run] does.
-func NewPodCache(client kubernetes.Interface, node string, logger *slog.Logger) (*PodCache, error) {
+// NewPodCache returns an empty cache of the node's pods, usually [PodsOfNode]. It sends no request;
+// [PodCache.Run] does.
+func NewPodCache(pods cache.ListerWatcher, node string, logger *slog.Logger) (*PodCache, error) {
 	if node == "" {
 		return nil, errors.New("pod cache: the node name is empty")
 	}
-	informer := cache.NewSharedIndexInformer(podsOfNode(client, node), &corev1.Pod{}, 0,
+	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0,
 		cache.Indexers{byUID: indexUID, byMirror: indexMirror})
 	c := &PodCache{informer: informer, logger: logger}
 	if err := informer.SetTransform(c.withDesired(trimPod(node))); err != nil {
@@ -103,21 +101,10 @@ func (c *PodCache) watchFailed(ctx context.Context, r *cache.Reflector, err erro
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
-func podsOfNode(client kubernetes.Interface, node string) cache.ListerWatcher {
-	selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	pods := client.CoreV1().Pods(metav1.NamespaceAll)
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object,
-			error) {
-			options.FieldSelector = selector
-			return pods.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (
-			watch.Interface, error) {
-			options.FieldSelector = selector
-			return pods.Watch(ctx, options)
-		},
-	}, client)
+// PodsOfNode lists and watches the pods of a node, by a client for the core group.
+func PodsOfNode(core cache.Getter, node string) cache.ListerWatcher {
+	return cache.NewListWatchFromClient(core, "pods", metav1.NamespaceAll,
+		fields.OneTermEqualSelector("spec.nodeName", node))
 }
 
 // trimPod returns a transform that keeps only the data that the agent uses, so that memory does not

@@ -3,15 +3,20 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -44,6 +49,18 @@ func mirrorPod(apiUID, runtimeUID, name string) *corev1.Pod {
 	return p
 }
 
+// podsOf lists and watches the pods of a fake API server, which ignores the node.
+func podsOf(client *fake.Clientset) cache.ListerWatcher {
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object,
+			error) {
+			return pods.List(ctx, options)
+		},
+		WatchFuncWithContext: pods.Watch,
+	}, client)
+}
+
 // startCache runs a cache over client until the test ends.
 func startCache(t *testing.T, client *fake.Clientset) *PodCache {
 	t.Helper()
@@ -52,7 +69,7 @@ func startCache(t *testing.T, client *fake.Clientset) *PodCache {
 
 func startCacheWith(t *testing.T, client *fake.Clientset, launchers FindLauncher) *PodCache {
 	t.Helper()
-	c, err := NewPodCache(client, testNode, slog.New(slog.DiscardHandler))
+	c, err := NewPodCache(podsOf(client), testNode, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +190,7 @@ func TestServiceAccountFollowsTheWatch(t *testing.T) {
 }
 
 func TestServiceAccountBeforeTheFirstList(t *testing.T) {
-	c, err := NewPodCache(fake.NewClientset(pod("uid-1", "vm-1", "default")), testNode,
+	c, err := NewPodCache(podsOf(fake.NewClientset(pod("uid-1", "vm-1", "default"))), testNode,
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -184,18 +201,29 @@ func TestServiceAccountBeforeTheFirstList(t *testing.T) {
 }
 
 func TestPodCacheAsksForItsNodeOnly(t *testing.T) {
-	client := fake.NewClientset()
-	selectors := make(chan string, 10)
-	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool,
-		runtime.Object, error) {
-		selectors <- action.(clienttesting.ListAction).GetListRestrictions().Fields.String()
-		return false, nil, nil
-	})
-	startCache(t, client)
-	if got, want := <-selectors, "spec.nodeName="+testNode; got != want {
+	queries := make(chan url.Values, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/pods" {
+			t.Errorf("unexpected request %s %s", r.Method, r.URL)
+		}
+		queries <- r.URL.Query()
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	clients, err := NewClients(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := PodsOfNode(clients.Core, testNode)
+	_, err = cache.ToListerWatcherWithContext(pods).ListWithContext(t.Context(),
+		metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("list: %v, want the server's refusal", err)
+	}
+	if got, want := (<-queries).Get("fieldSelector"), "spec.nodeName="+testNode; got != want {
 		t.Errorf("listed with field selector %q, want %q", got, want)
 	}
-	if _, err := NewPodCache(client, "", slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := NewPodCache(pods, "", slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("an empty node name was accepted: it would cache every pod of the cluster")
 	}
 }

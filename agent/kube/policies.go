@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -36,13 +34,13 @@ type PolicyWatch struct {
 
 // NewPolicyWatch returns an empty watch. It sends no request; [PolicyWatch.Run] does, and calls
 // changed after each change.
-func NewPolicyWatch(client kubernetes.Interface, objects rest.Interface, node string,
-	changed func(), logger *slog.Logger,
+func NewPolicyWatch(
+	clients Clients, node string, changed func(), logger *slog.Logger,
 ) (*PolicyWatch, error) {
 	w := &PolicyWatch{nodeName: node, changed: changed, logger: logger}
-	w.policies = cache.NewSharedIndexInformer(cache.NewListWatchFromClient(objects, nodePolicies,
-		metav1.NamespaceAll, fields.Everything()), &v1alpha1.NodePolicy{}, 0, nil)
-	w.node = cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client.CoreV1().RESTClient(),
+	w.policies = cache.NewSharedIndexInformer(cache.NewListWatchFromClient(clients.States,
+		nodePolicies, metav1.NamespaceAll, fields.Everything()), &v1alpha1.NodePolicy{}, 0, nil)
+	w.node = cache.NewSharedIndexInformer(cache.NewListWatchFromClient(clients.Core,
 		"nodes", metav1.NamespaceAll, fields.OneTermEqualSelector(metav1.ObjectNameField, node)),
 		&corev1.Node{}, 0, nil)
 	if err := w.node.SetTransform(keepLabels); err != nil {

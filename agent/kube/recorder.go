@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
@@ -34,7 +32,7 @@ const (
 
 // RecorderConfig configures a [Recorder].
 type RecorderConfig struct {
-	Client kubernetes.Interface
+	Sink   EventSink
 	Node   string       // name of this node, for the Event's instance
 	Logger *slog.Logger // for events that could not be written
 	// Instance returns the VirtualMachineInstance of a launcher pod by the pod's UID. It must not
@@ -50,7 +48,7 @@ type RecorderConfig struct {
 // time. client-go's own broadcaster drops events without counting them and cannot be flushed.
 type Recorder struct {
 	queue    chan agentapi.Event
-	sink     events.EventSink
+	sink     EventSink
 	node     string
 	logger   *slog.Logger
 	instance func(podUID string) (corev1.ObjectReference, bool)
@@ -73,7 +71,7 @@ func NewRecorder(config RecorderConfig) (*Recorder, error) {
 	}
 	return &Recorder{
 		queue:    make(chan agentapi.Event, queueLength),
-		sink:     &events.EventSinkImpl{Interface: config.Client.EventsV1()},
+		sink:     config.Sink,
 		node:     config.Node,
 		logger:   config.Logger,
 		instance: config.Instance,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -36,7 +37,7 @@ func newRecording(t *testing.T) *recording {
 	t.Helper()
 	r := &recording{client: fake.NewClientset(), got: outcomes{}}
 	recorder, err := NewRecorder(RecorderConfig{
-		Client: r.client,
+		Sink:   &events.EventSinkImpl{Interface: r.client.EventsV1()},
 		Node:   testNode,
 		Logger: slog.New(slog.DiscardHandler),
 		Count:  func(o Outcome) { r.got[o]++ },
@@ -303,7 +304,7 @@ func TestRetries(t *testing.T) {
 }
 
 func TestNewRecorderNeedsANode(t *testing.T) {
-	if _, err := NewRecorder(RecorderConfig{Client: fake.NewClientset()}); err == nil {
+	if _, err := NewRecorder(RecorderConfig{}); err == nil {
 		t.Error("an empty node name was accepted")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/cli/verify"
 	"github.com/mooring-vm/mooring/hack/kube"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
+	"github.com/mooring-vm/mooring/internal/kubeclient/clientset"
 )
 
 // TestHelmTest runs the real `helm test` on a release whose controller serves webhooks. The test
@@ -161,7 +162,7 @@ func (u *installation) verify(ctx context.Context, pod *corev1.Pod, address stri
 			c.Namespace = namespace
 		}
 	}
-	if c.Client, err = kubeclient.NewClient(config, "test"); err != nil {
+	if c.Client, err = clientset.New(config, "test"); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patient)

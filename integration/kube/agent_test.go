@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	agentkube "github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/hack/kube"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
@@ -40,14 +41,14 @@ func loadConfig(t *testing.T, kubeconfig string) *rest.Config {
 	return config
 }
 
-// agentClient returns the agent's client.
-func agentClient(t *testing.T, config *rest.Config) kubernetes.Interface {
+// agentClients returns the agent's clients.
+func agentClients(t *testing.T, config *rest.Config) agentkube.Clients {
 	t.Helper()
-	client, err := kubeclient.NewClient(config, "mooring-agent")
+	clients, err := agentkube.NewClients(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return clients
 }
 
 // install applies install.yaml and returns the agent's DaemonSet in it.

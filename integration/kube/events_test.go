@@ -33,7 +33,7 @@ func TestEventOfALauncher(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin)
-	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
+	r := startRecorder(t, agentClients(t, agentConfig(t, plane)), node)
 	event := refusal(namespace, "vm", "value.memlock.mooring.dev: 8Gi: rule \"tenants\" allows 4Gi")
 	r.Record(event)
 	r.stop()
@@ -66,7 +66,7 @@ func TestKubectlFindsTheEvent(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin)
-	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
+	r := startRecorder(t, agentClients(t, agentConfig(t, plane)), node)
 	r.Record(refusal(namespace, "vm", "too much"))
 	r.Record(refusal(namespace, "another", "too much, too"))
 	r.stop()
@@ -88,7 +88,7 @@ func TestEventOfTheNode(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
 	name := Namespace(t, admin) // a unique name for the node
-	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), name)
+	r := startRecorder(t, agentClients(t, agentConfig(t, plane)), name)
 	event := refusal("", "", "about the node")
 	event.Pod, event.Container = agentapi.PodRef{}, agentapi.ContainerRef{}
 	r.Record(event)
@@ -116,7 +116,7 @@ func TestTheLongestEventIsAccepted(t *testing.T) {
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin)
 	longest := strings.Repeat("n", 253)
-	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), longest)
+	r := startRecorder(t, agentClients(t, agentConfig(t, plane)), longest)
 	event := refusal(namespace, longest, strings.Repeat("ü", 4000))
 	event.Container.Name = strings.Repeat("c", 63)
 	r.Record(event)
@@ -133,7 +133,7 @@ func TestEqualEventsBecomeASeries(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin)
-	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
+	r := startRecorder(t, agentClients(t, agentConfig(t, plane)), node)
 	for range 5 {
 		r.Record(refusal(namespace, "vm", "too much"))
 	}
@@ -159,7 +159,7 @@ func TestADeletedEventStartsAnew(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin)
-	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
+	r := startRecorder(t, agentClients(t, agentConfig(t, plane)), node)
 	r.Record(refusal(namespace, "vm", "too much"))
 	r.await(t, agentkube.Written, 1)
 	err := admin.EventsV1().Events(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{},

@@ -41,7 +41,7 @@ func startNodeAgent(t *testing.T, plane *kube.ControlPlane, name string,
 	config := nodeConfig(t, plane, a.node)
 	a.states = statesClient(t, config)
 	writer, err := agentkube.NewStateWriter(agentkube.StateWriterConfig{
-		Client: clientFor(t, config), States: a.states, Node: name, State: a.current,
+		Clients: agentClients(t, config), Node: name, State: a.current,
 		Logger: slog.New(slog.NewTextHandler(&a.log, nil)), Period: 50 * time.Millisecond,
 	})
 	if err != nil {

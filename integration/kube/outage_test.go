@@ -13,7 +13,7 @@ func TestEventsOfAShortOutageAreKept(t *testing.T) {
 	namespace := Namespace(t, admin)
 	config := agentConfig(t, plane)
 	l := newLink(t, config)
-	r := startRecorder(t, agentClient(t, config), node)
+	r := startRecorder(t, agentClients(t, config), node)
 	l.cut()
 	r.Record(refusal(namespace, "vm", "too much"))
 	r.Record(refusal(namespace, "vm", "still too much"))
@@ -41,7 +41,7 @@ func TestEventsOfALongOutageAreCounted(t *testing.T) {
 	namespace := Namespace(t, admin)
 	config := agentConfig(t, plane)
 	l := newLink(t, config)
-	r := startRecorder(t, agentClient(t, config), node)
+	r := startRecorder(t, agentClients(t, config), node)
 	l.cut()
 	recorded := 0
 	for r.outcomes()[agentkube.Dropped] < 3 {
@@ -77,9 +77,9 @@ func TestRefusedEventsAreCounted(t *testing.T) {
 		recorder  *recording
 		namespace string
 	}{
-		"no such namespace": {startRecorder(t, agentClient(t, agentConfig(t, plane)), node),
+		"no such namespace": {startRecorder(t, agentClients(t, agentConfig(t, plane)), node),
 			"gone"},
-		"no such right": {startRecorder(t, agentClient(t, loadConfig(t, path)), node), namespace},
+		"no such right": {startRecorder(t, agentClients(t, loadConfig(t, path)), node), namespace},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -34,9 +34,10 @@ func create(t *testing.T, client kubernetes.Interface, namespace string, p *core
 }
 
 // runPodCache runs the agent's pod cache until the test ends.
-func runPodCache(t *testing.T, client kubernetes.Interface) *agentkube.PodCache {
+func runPodCache(t *testing.T, clients agentkube.Clients) *agentkube.PodCache {
 	t.Helper()
-	c, err := agentkube.NewPodCache(client, node, slog.New(slog.DiscardHandler))
+	c, err := agentkube.NewPodCache(agentkube.PodsOfNode(clients.Core, node), node,
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestPodCacheListsThePodsOfItsNode(t *testing.T) {
 	create(t, admin, namespace, forged)
 	elsewhere := create(t, admin, namespace, pod("elsewhere", "node-2", "tenant"))
 
-	c := runPodCache(t, agentClient(t, agentConfig(t, plane)))
+	c := runPodCache(t, agentClients(t, agentConfig(t, plane)))
 	eventually(t, "the first list", c.Synced)
 	wantAccount(t, c, named, "tenant")
 	wantAccount(t, c, unnamed, "default")
@@ -105,7 +106,7 @@ func TestPodCacheFollowsTheScheduler(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin, "tenant")
-	c := runPodCache(t, agentClient(t, agentConfig(t, plane)))
+	c := runPodCache(t, agentClients(t, agentConfig(t, plane)))
 	eventually(t, "the first list", c.Synced)
 
 	pending := create(t, admin, namespace, pod("pending", "", "tenant"))
@@ -140,7 +141,7 @@ func TestPodCacheOutlivesTheAPIServer(t *testing.T) {
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin, "tenant")
 	before := create(t, admin, namespace, pod("before", node, "tenant"))
-	c := runPodCache(t, agentClient(t, agentConfig(t, plane)))
+	c := runPodCache(t, agentClients(t, agentConfig(t, plane)))
 	eventually(t, "the first list", c.Synced)
 
 	restart(t, plane, func() { wantAccount(t, c, before, "tenant") })
@@ -159,7 +160,7 @@ func TestPodCacheStartsDuringAnOutage(t *testing.T) {
 	l := newLink(t, config)
 	l.cut()
 
-	c := runPodCache(t, agentClient(t, config))
+	c := runPodCache(t, agentClients(t, config))
 	l.awaitRefusal(t)
 	if c.Synced() {
 		t.Error("synced without an API server")

@@ -94,7 +94,7 @@ func product(verbs, groups, resources []string, suffix string) []string {
 func TestAgentIsDenied(t *testing.T) {
 	c := Start(t)
 	namespace := Namespace(t, clientFor(t, c.Config()))
-	agent := agentClient(t, agentConfig(t, c))
+	agent := clientFor(t, agentConfig(t, c))
 	core := agent.CoreV1()
 	tests := map[string]func(context.Context) error{
 		"get a pod": func(ctx context.Context) error {

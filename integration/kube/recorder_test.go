@@ -29,11 +29,12 @@ type recording struct {
 	got outcomes
 }
 
-func startRecorder(t *testing.T, client kubernetes.Interface, node string) *recording {
+func startRecorder(t *testing.T, clients agentkube.Clients, node string) *recording {
 	t.Helper()
 	r := &recording{got: outcomes{}}
 	recorder, err := agentkube.NewRecorder(agentkube.RecorderConfig{
-		Client: client, Node: node, Logger: slog.New(slog.DiscardHandler), Count: r.count,
+		Sink: agentkube.NewEventSink(clients.Events), Node: node,
+		Logger: slog.New(slog.DiscardHandler), Count: r.count,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func TestResizeReportOfASeries(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin)
-	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
+	r := startRecorder(t, agentClients(t, agentConfig(t, plane)), node)
 	large := report(podapi.MaxLines, podapi.StateRefused, 4)
 	for range podapi.MaxLines {
 		large.Notes = append(large.Notes, strings.Repeat("<", podapi.MaxLine))

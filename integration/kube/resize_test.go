@@ -143,7 +143,7 @@ func TestResizePatchesTheAnnotations(t *testing.T) {
 	namespace := Namespace(t, admin, "patcher")
 	r := newResizer(t, plane, namespace, "patcher", mayPatch)
 	before := vm(t, admin, namespace)
-	pods := launcherPods(t, agentClient(t, agentConfig(t, plane)))
+	pods := launcherPods(t, agentClients(t, agentConfig(t, plane)))
 
 	r.eventually(t, cli.ExitOK, namespace+"/vm-1: could be annotated with 4 vCPUs, 4Gi of memory\n",
 		"vm-1", "--vcpus", "4", "--memory", "4096Mi", "--dry-run")
@@ -173,9 +173,10 @@ func TestResizePatchesTheAnnotations(t *testing.T) {
 }
 
 // launcherPods returns the agent's pod cache with the VMs' desired sizes.
-func launcherPods(t *testing.T, client kubernetes.Interface) *agentkube.PodCache {
+func launcherPods(t *testing.T, clients agentkube.Clients) *agentkube.PodCache {
 	t.Helper()
-	c, err := agentkube.NewPodCache(client, node, slog.New(slog.DiscardHandler))
+	c, err := agentkube.NewPodCache(agentkube.PodsOfNode(clients.Core, node), node,
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func TestResizeWaitsForEvents(t *testing.T) {
 	namespace := Namespace(t, admin, "waiter")
 	r := newResizer(t, plane, namespace, "waiter", mayPatch, mayGet, mayList, mayWatch)
 	p := vm(t, admin, namespace)
-	recorder := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
+	recorder := startRecorder(t, agentClients(t, agentConfig(t, plane)), node)
 	agent := reporter(t, p, recorder)
 	// each generation gives another text, because equal reports are recorded once a minute
 	report := func(generation uint64, state podapi.State, vcpus int) {

@@ -4,7 +4,6 @@ package kubeclient
 import (
 	"fmt"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -27,17 +26,4 @@ func LoadConfig(path string) (*rest.Config, error) {
 		return nil, fmt.Errorf("read kubeconfig %q: %w", path, err)
 	}
 	return config, nil
-}
-
-// NewClient returns a client with this user agent. It speaks protobuf, which costs client and
-// API server less time than JSON.
-func NewClient(config *rest.Config, userAgent string) (kubernetes.Interface, error) {
-	config = rest.AddUserAgent(rest.CopyConfig(config), userAgent)
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a Kubernetes client: %w", err)
-	}
-	return client, nil
 }
