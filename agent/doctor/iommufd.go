@@ -119,8 +119,8 @@ func pinnedPerUser(status string) (uid int, bytes uint64) {
 		name, value, _ := strings.Cut(line, ":")
 		fields[name], _, _ = strings.Cut(strings.TrimSpace(value), " ")
 	}
-	real, _, _ := strings.Cut(fields["Uid"], "\t")
-	uid, err := strconv.Atoi(real)
+	owner, _, _ := strings.Cut(fields["Uid"], "\t")
+	uid, err := strconv.Atoi(owner)
 	capabilities, _ := strconv.ParseUint(fields["CapEff"], 16, 64)
 	if err != nil || capabilities&(1<<capIPCLock) != 0 {
 		return 0, 0
