@@ -2,7 +2,7 @@ package resize
 
 import "errors"
 
-// ErrIgnored: the guest has taken none of the memory that a step gives it. It may still boot.
+// ErrIgnored means that the guest has taken none of the memory of a step. It may still boot.
 var ErrIgnored = errors.New("the guest has not begun to take memory")
 
 // ignoredError is an ErrIgnored with the text of its cause.
