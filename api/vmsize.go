@@ -34,6 +34,9 @@ const (
 	// ResizeNoEstimate: the resources of a launcher with the size cannot be computed.
 	ResizeNoEstimate ResizeReason = "EstimateFailed"
 
+	// ResizeKept: the VM keeps a size after the removal of its annotation.
+	ResizeKept ResizeReason = "SizeKept"
+
 	// ResizeQuotaUnknown: the quotas of the namespace are unreadable.
 	ResizeQuotaUnknown ResizeReason = "QuotaUnknown"
 )
@@ -42,7 +45,7 @@ const (
 func ResizeReasons() []ResizeReason {
 	return []ResizeReason{ResizeInvalid, ResizeNotRunning, ResizeMigrating, ResizeRefused,
 		ResizeNoQuota, ResizeNoNode, ResizeUnderWay, ResizeFailed, ResizeDone, ResizeNoEstimate,
-		ResizeQuotaUnknown}
+		ResizeQuotaUnknown, ResizeKept}
 }
 
 // ResizeStatus compares the desired size of a VirtualMachine with its actual size.
@@ -52,6 +55,10 @@ type ResizeStatus struct {
 	Reason  ResizeReason   `json:"reason"`
 	Message string         `json:"message"`
 	Request string         `json:"request,omitempty"` // the value of ResizeRequestKey
+
+	// Kept is the size of dimensions without annotation that differ from the template, because the
+	// VM had a size by annotation. It ends with the next start of the VM.
+	Kept ResizeAmounts `json:"kept,omitzero"`
 }
 
 // ResizeAmounts are the vCPUs and the memory of a VM. Zero is no request.

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -172,6 +173,46 @@ func (s *sizesTest) testTemplate(t *testing.T) {
 				socketsEdit(2): "is 4 by annotation"},
 			passes: []string{memoryEdit("2Gi"), with(`{}`, api.VCPUsKey, `"6"`)},
 		},
+		"removed": {
+			annotations: status(api.ResizeStatus{Desired: api.ResizeAmounts{Memory: "3Gi"},
+				Reason: api.ResizeDone}),
+			refused: map[string]string{memoryEdit("2Gi"): byAnnotation,
+				memoryEdit("3Gi"): byAnnotation,
+				with(memoryEdit("3Gi"), api.ResizeMemoryKey, `"3Gi"`): byAnnotation,
+				with(memoryEdit("2Gi"), api.ResizeStatusKey, `null`):  byAnnotation},
+			passes: []string{memoryEdit("1024Mi"), socketsEdit(2),
+				with(`{}`, api.ResizeMemoryKey, `"1Gi"`)},
+		},
+		"kept": {
+			annotations: status(api.ResizeStatus{Desired: api.ResizeAmounts{VCPUs: 2},
+				Reason: api.ResizeDone, Kept: api.ResizeAmounts{Memory: "3Gi"}}),
+			refused: map[string]string{memoryEdit("2Gi"): byAnnotation},
+			passes:  []string{socketsEdit(2)},
+		},
+		"plugged-removed": {
+			annotations: status(api.ResizeStatus{Desired: api.ResizeAmounts{VCPUs: 4},
+				Actual: &api.ResizeAmounts{VCPUs: 4, Memory: "1Gi"}, Reason: api.ResizeDone}),
+			refused: map[string]string{socketsEdit(2): "is 4 by annotation"},
+			passes:  []string{memoryEdit("2Gi")},
+		},
+		"shrinking": {
+			annotations: status(api.ResizeStatus{Desired: api.ResizeAmounts{Memory: "1Gi"},
+				Reason: api.ResizeUnderWay}, api.ResizeMemoryKey, "1Gi"),
+			refused: map[string]string{
+				with(memoryEdit("2Gi"), api.ResizeMemoryKey, `null`): "wait for the reason Resized"},
+		},
+		"not-seen": {
+			annotations: status(api.ResizeStatus{Desired: api.ResizeAmounts{Memory: "3Gi"},
+				Reason: api.ResizeDone}, api.ResizeMemoryKey, "1Gi"),
+			refused: map[string]string{
+				with(memoryEdit("2Gi"), api.ResizeMemoryKey, `null`): "wait for the reason Resized"},
+		},
+		"shrunk": {
+			annotations: status(api.ResizeStatus{Desired: api.ResizeAmounts{Memory: "1Gi"},
+				Reason: api.ResizeDone}, api.ResizeMemoryKey, "1024Mi"),
+			passes: []string{with(memoryEdit("2Gi"), api.ResizeMemoryKey, `null`),
+				with(memoryEdit("2Gi"), api.ResizeMemoryKey, `"2Gi"`)},
+		},
 	} {
 		running := s.vm(t, name, true, tt.annotations)
 		stopped := s.vm(t, name+"-stopped", false, tt.annotations)
@@ -193,6 +234,21 @@ func (s *sizesTest) testInstanceType(t *testing.T) {
 	s.check(t, vm, large, "spec.instancetype")
 	s.check(t, vm, with(large, api.VCPUsKey, `null`), "spec.instancetype")
 	s.check(t, s.vm(t, "stopped-type", false, vm.Annotations), large)
+	s.check(t, s.vm(t, "removed-type", true, status(api.ResizeStatus{
+		Desired: api.ResizeAmounts{VCPUs: 4}, Reason: api.ResizeDone})), large, "spec.instancetype")
+}
+
+// status returns annotations with a status, and others by key and value.
+func status(s api.ResizeStatus, others ...string) map[string]string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // only texts and numbers
+	}
+	all := map[string]string{api.ResizeStatusKey: string(text)}
+	for i := 0; i < len(others); i += 2 {
+		all[others[i]] = others[i+1]
+	}
+	return all
 }
 
 func memoryEdit(guest string) string {

@@ -70,11 +70,15 @@ func Decide(in Input) (Decision, error) {
 // decide returns the next step. invalid is the error of the annotations.
 func (d *decision) decide(invalid error) (Decision, error) {
 	reason, why := d.findLauncher()
+	d.kept = d.keptSize(reason)
 	switch {
 	case invalid != nil:
 		return d.withdraw(d.stop(api.ResizeInvalid, "%s", plaintext.OneLine(invalid.Error())))
-	case d.desired == (api.Size{}):
+	case d.desired == (api.Size{}) && d.kept == (api.ResizeAmounts{}):
 		return d.withdraw(Decision{})
+	case d.desired == (api.Size{}):
+		return d.withdraw(d.stop(api.ResizeKept, "the VM keeps %s without an annotation, until it "+
+			"restarts", d.kept))
 	case reason != "":
 		return d.stop(reason, "%s", why), nil
 	}
@@ -92,6 +96,7 @@ type decision struct {
 	container *corev1.Container
 	latest    *v1alpha1.ResizeReport // of the launcher; nil: none
 	actual    *api.ResizeAmounts
+	kept      api.ResizeAmounts // see [api.ResizeStatus]
 
 	sized    corev1.ResourceRequirements // of the launcher for the desired size
 	accepted corev1.ResourceRequirements // by kubelet
@@ -102,7 +107,7 @@ type decision struct {
 func (d *decision) stop(reason api.ResizeReason, format string, args ...any) Decision {
 	return Decision{Status: &api.ResizeStatus{Desired: api.AmountsOf(d.desired), Actual: d.actual,
 		Reason: reason, Message: fmt.Sprintf(format, args...),
-		Request: api.ResizeRequest(d.VM.Annotations)}}
+		Request: api.ResizeRequest(d.VM.Annotations), Kept: d.kept}}
 }
 
 // next compares the desired size with pod and report. Dimensions that shrink come first, and alone.

@@ -101,7 +101,7 @@ func period(d Decision) time.Duration {
 		return 0
 	}
 	switch d.Status.Reason {
-	case api.ResizeDone, api.ResizeInvalid, api.ResizeNotRunning:
+	case api.ResizeDone, api.ResizeInvalid, api.ResizeNotRunning, api.ResizeKept:
 		return settledPeriod
 	}
 	return retryPeriod

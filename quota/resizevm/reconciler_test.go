@@ -201,8 +201,8 @@ func TestReconcile(t *testing.T) {
 	}
 	p.annotate(t, api.ResizeMemoryKey, "")
 	p.steps(t, 1)
-	if text, ok := p.read(t).Annotations[api.ResizeStatusKey]; ok {
-		t.Errorf("status %s without a desired size", text)
+	if s := p.status(t); s.Reason != api.ResizeKept || s.Kept.Memory != "4Gi" {
+		t.Errorf("status %+v without a desired size", s)
 	}
 	if got := p.pod.Annotations[api.ResizeMemoryKey]; got != "4Gi" {
 		t.Errorf("the VM loses its size: %q", got)

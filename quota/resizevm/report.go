@@ -92,7 +92,7 @@ func eventOf(status *api.ResizeStatus) (kind, reason string) {
 		return "", ""
 	}
 	switch status.Reason {
-	case api.ResizeNotRunning, api.ResizeMigrating:
+	case api.ResizeNotRunning, api.ResizeMigrating, api.ResizeKept:
 		return "", ""
 	case api.ResizeUnderWay:
 		return corev1.EventTypeNormal, ReasonResizing

@@ -201,7 +201,7 @@ admissionReviewVersions: [v1]
 {{- define "mooring.ownedSize" -}}
 {{- $field := index . 0 }}{{ $dimension := index . 1 }}{{ $key := index . 2 }}{{ $suffix := index . 3 -}}
 'spec.template.spec.domain.{{ $field }}: the {{ $dimension }} of the VM is '
-+ variables.before[?'{{ $key }}'].orValue(variables.after[?'{{ $key }}'].orValue('')) + ' by annotation {{ $key }}'
++ variables.before[?'{{ $key }}'].orValue(variables.after[?'{{ $key }}'].orValue(variables.seen{{ $suffix }})) + ' by annotation {{ $key }}'
 + ', and ' + variables.before{{ $suffix }} + ' by its template. Change only the annotation. To change the template, run "'
 + variables.annotate + '{{ $key }}=' + variables.before{{ $suffix }} + '", wait for the reason Resized in'
 + ' status.resize.mooring.dev, and give template and annotation the same new value in one edit. Or stop the VM'
