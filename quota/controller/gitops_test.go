@@ -183,3 +183,28 @@ func killedBesideManifest(t *testing.T, n int, lost, syncs bool) (killed bool) {
 	})
 	return killed
 }
+
+// TestLimitRemovedMeanwhile removes a limit from the manifest during a migration. The tool does not
+// own the limit then, so it stays. After the migration the next sync removes it.
+func TestLimitRemovedMeanwhile(t *testing.T) {
+	const tool = "argocd-controller"
+	w := newWorldOfManifests(t)
+	w.must(t, w.apply(t, tool, base()))
+	w.enforce(t)
+	r := w.reconciler(interceptor.Funcs{})
+	edited := base()
+	delete(edited, corev1.ResourcePods)
+	for _, s := range lives()["succeeded"] {
+		s.happen(t, w)
+		w.must(t, w.settle(t, r))
+		if s.name == "pending" {
+			w.must(t, w.apply(t, tool, edited, client.ForceOwnership))
+			w.must(t, w.settle(t, r))
+		}
+		s.want(t, w)
+	}
+	w.must(t, w.apply(t, tool, edited))
+	if hard := w.quota(t).Spec.Hard; !same(hard, edited) {
+		t.Errorf("hard is %v, want the manifest's %v", hard, edited)
+	}
+}
