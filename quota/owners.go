@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -125,14 +124,14 @@ func withLimits(e metav1.ManagedFieldsEntry, limits []corev1.ResourceName) *meta
 		fields.Insert(pathOf(limit))
 	}
 	text, _ := fields.ToJSON() // names alone: cannot fail
-	return &metav1.FieldsV1{Raw: text}
+	return metav1.NewFieldsV1(string(text))
 }
 
 // fieldsOf returns the fields of an entry; none if they are unreadable. The API server writes no
 // unreadable ones.
 func fieldsOf(e metav1.ManagedFieldsEntry) *fieldpath.Set {
 	fields := fieldpath.NewSet()
-	if e.FieldsV1 == nil || fields.FromJSON(bytes.NewReader(e.FieldsV1.Raw)) != nil {
+	if e.FieldsV1 == nil || fields.FromJSON(e.FieldsV1.GetRawReader()) != nil {
 		return fieldpath.NewSet()
 	}
 	return fields

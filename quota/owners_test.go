@@ -27,7 +27,7 @@ func updated(manager string, limits ...string) metav1.ManagedFieldsEntry {
 	}
 	return metav1.ManagedFieldsEntry{Manager: manager,
 		Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(fields + "}")}}
+		FieldsV1: metav1.NewFieldsV1(fields + "}")}
 }
 
 func ofStatus() metav1.ManagedFieldsEntry {
@@ -134,7 +134,7 @@ func TestOwnersGetTheirLimitsBack(t *testing.T) {
 			if d := cmp.Diff([]string{
 				`a Apply {"f:metadata":{"f:labels":{"f:app":{}}},` +
 					`"f:spec":{"f:hard":{"f:limits.cpu":{}}}}`,
-				`kube-controller-manager Update status` + string(ofStatus().FieldsV1.Raw),
+				`kube-controller-manager Update status` + ofStatus().FieldsV1.GetRawString(),
 				`b Apply {"f:spec":{"f:hard":{"f:pods":{}}}}`,
 			}, fields(s.Quotas[0])); d != "" {
 				t.Errorf("managedFields (-want +got):\n%s", d)

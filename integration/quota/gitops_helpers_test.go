@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -176,7 +175,7 @@ func ownersOf(q *corev1.ResourceQuota) map[string][]corev1.ResourceName {
 	out := map[string][]corev1.ResourceName{}
 	for _, e := range q.ManagedFields {
 		var fields fieldpath.Set
-		if e.FieldsV1 == nil || fields.FromJSON(bytes.NewReader(e.FieldsV1.Raw)) != nil {
+		if e.FieldsV1 == nil || fields.FromJSON(e.FieldsV1.GetRawReader()) != nil {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(q.Spec.Hard)) {

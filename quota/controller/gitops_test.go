@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,7 +67,7 @@ func (w *world) owners(t *testing.T) map[string][]corev1.ResourceName {
 	q, out := w.quota(t), map[string][]corev1.ResourceName{}
 	for _, e := range q.ManagedFields {
 		var fields fieldpath.Set
-		w.must(t, fields.FromJSON(bytes.NewReader(e.FieldsV1.Raw)))
+		w.must(t, fields.FromJSON(e.FieldsV1.GetRawReader()))
 		for _, name := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
 			if fields.Has(fieldpath.MakePathOrDie("spec", "hard", string(name))) {
 				out[e.Manager] = append(out[e.Manager], name)
