@@ -85,8 +85,8 @@ func newChooser(r *rand.Rand) *chooser {
 	return c
 }
 
-// next returns a step, and whether it is a fault. Every second fault on average is a pending one, so
-// that a short run has the rare ones, too.
+// next returns a step, and whether it is a fault. Every second fault on average is a pending one,
+// so that a short run has the rare ones, too.
 func (c *chooser) next() (s step, fault bool) {
 	switch {
 	case 100*c.faulty >= faultPercent*(c.done+1):

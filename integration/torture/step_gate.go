@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownedPrefix starts the names of domains in the policy's requireOwner. libvirt's start gate refuses
-// them without an active launcher.
+// ownedPrefix starts the names of domains in the policy's requireOwner. libvirt's start gate
+// refuses them without an active launcher.
 const ownedPrefix = "vm-owned-"
 
 // installGate installs the start gate into the node's libvirt, which looks for hooks at its start.

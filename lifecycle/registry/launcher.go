@@ -142,8 +142,8 @@ func (l *Launcher) vmProcesses() map[host.Process]bool {
 	return all
 }
 
-// VMLocks returns the granted minimum for the limit of each VM process. libvirt lowers the limit of a VM
-// with devices to its own formula, which is enough.
+// VMLocks returns the granted minimum for the limit of each VM process. libvirt lowers the limit of
+// a VM with devices to its own formula, which is enough.
 func (l *Launcher) VMLocks() map[host.Process]host.Limit {
 	all := map[host.Process]host.Limit{}
 	for vm := range l.vmProcesses() {

@@ -180,8 +180,8 @@ func TestOwnedDomainStartedLongAfterItsLauncher(t *testing.T) {
 	}
 }
 
-// An ended launcher has declared the domain, and the metadata names another pod, which is gone, too.
-// The VM is an orphan of that pod.
+// An ended launcher has declared the domain, and the metadata names another pod, which is gone,
+// too. The VM is an orphan of that pod.
 func TestOwnedDomainAfterAnotherLauncher(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		r.Reconciled()

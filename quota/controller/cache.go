@@ -28,9 +28,10 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// trimOther trims objects other than pods, except quotas. Of a NodeState, package nodepolicy needs the report about
-// the policy and its age, package fencing that about deleted pods, and package resizevm the sizes. A rule by kind for VMIs would fail
-// without KubeVirt, because the cache requires that the API server serves the kind of each rule.
+// trimOther trims objects other than pods, except quotas. Of a NodeState, package nodepolicy needs
+// the report about the policy and its age, package fencing that about deleted pods, and package
+// resizevm the sizes. A rule by kind for VMIs would fail without KubeVirt, because the cache
+// requires that the API server serves the kind of each rule.
 func trimOther(o any) (any, error) {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:

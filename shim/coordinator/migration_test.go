@@ -82,8 +82,8 @@ func TestStopRequestDuringMigration(t *testing.T) {
 	}
 }
 
-// libvirt has no event for the start of a migration. A stop request makes the shim look for one, and
-// without a request the shim notices the migration within 30 s.
+// libvirt has no event for the start of a migration. A stop request makes the shim look for one,
+// and without a request the shim notices the migration within 30 s.
 func TestMigrationWithoutEvent(t *testing.T) {
 	start := func(s *virt.State) { s.Migrating = true }
 	t.Run("stop request", func(t *testing.T) {

@@ -74,8 +74,8 @@ func (w *watcher) awaitStopOrEnd(ctx context.Context) (requested bool) {
 	return due() && ctx.Err() == nil
 }
 
-// isUpToDate reports whether libvirt has answered all queries, or is too slow for waiting. The pod's
-// request causes a query, because a migration may have begun without an event.
+// isUpToDate reports whether libvirt has answered all queries, or is too slow for waiting. The
+// pod's request causes a query, because a migration may have begun without an event.
 func (w *watcher) isUpToDate() bool {
 	return w.silentSince.IsZero() || w.silence() >= retryInterval
 }

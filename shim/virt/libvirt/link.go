@@ -9,7 +9,8 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// link is a connection of libvirt for events, with sessions for calls, from its opening to its loss.
+// link is a connection of libvirt for events, with sessions for calls, from its opening to its
+// loss.
 type link struct {
 	uri   string
 	conn  *libvirt.Connect // for events
@@ -78,7 +79,8 @@ func (l *link) start(uuid string) uint {
 	return l.starts[uuid]
 }
 
-// close closes the connections after all running calls have returned. It ignores errors, because the connections may be lost already.
+// close closes the connections after all running calls have returned. It ignores errors, because
+// the connections may be lost already.
 func (l *link) close() {
 	l.lose()
 	l.calls.Wait()
