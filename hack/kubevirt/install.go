@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -25,10 +26,14 @@ metadata: {name: ` + Name + `, namespace: ` + Namespace + `}
 spec: {configuration: %s}
 `
 
+// crdTimeout bounds the wait for the API server to serve the CRDs. envtest's own bound of ten seconds
+// is too short on a busy machine.
+const crdTimeout = 3 * time.Minute
+
 // install installs the objects of virt-operator.
 func (k *KubeVirt) install(ctx context.Context) error {
 	crds := envtest.CRDInstallOptions{Paths: []string{k.file("crds.yaml")},
-		ErrorIfPathMissing: true}
+		ErrorIfPathMissing: true, MaxTime: crdTimeout}
 	if _, err := envtest.InstallCRDs(k.plane.Config(), crds); err != nil {
 		return fmt.Errorf("installing KubeVirt's CRDs: %w", err)
 	}
