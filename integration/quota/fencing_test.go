@@ -39,6 +39,7 @@ func TestFencing(t *testing.T) {
 		{"namespace deleted", testNamespaceDeleted},
 		{"rights", testReleaseRights},
 		{"webhook down", testFencingWebhookDown},
+		{"uninstall", testFencingUninstalled}, // last: it removes the webhook
 	} {
 		t.Run(sub.name, func(t *testing.T) { sub.run(t, f) })
 	}
@@ -165,12 +166,7 @@ func testNodeDeleted(t *testing.T, f *fencingTest) {
 
 // testNamespaceDeleted: the namespace waits for the VM, and then ends.
 func testNamespaceDeleted(t *testing.T, f *fencingTest) {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fenced-",
-		Labels: map[string]string{api.FencingLabel: "true"}}}
-	if err := f.c.Client.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	f.awaitWebhook(t, ns.Name)
+	ns := f.newNamespace(t)
 	pod := launcherOn(ns.Name, f.deadNode(t).Name)
 	f.create(t, pod)
 	f.awaitRunning(t, pod)
@@ -182,13 +178,7 @@ func testNamespaceDeleted(t *testing.T, f *fencingTest) {
 	f.endContainers(t, pod)
 	f.agentReports(t, pod, true)
 	f.awaitGone(t, pod)
-	eventually(t, "the end of the namespace", func() error {
-		err := f.c.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("phase %s: %w", ns.Status.Phase, err)
-	})
+	f.awaitNamespaceEnd(t, ns)
 }
 
 // testReleaseRights patches pods as the controller's account, and as an administrator.
