@@ -19,6 +19,10 @@ type Killer struct {
 	Writes     int  // number of allowed writes
 	AnswerLost bool // the next write succeeds, but its answer is lost
 
+	// Before runs before this next write. It can be the work of a new leader, which the late write
+	// of the old one follows. Nil: nothing.
+	Before func()
+
 	done   int
 	killed bool
 }
@@ -35,6 +39,9 @@ func (k *Killer) write(do func() error) error {
 	}
 	k.killed = true
 	if k.AnswerLost {
+		if k.Before != nil {
+			k.Before()
+		}
 		_ = do()
 	}
 	return ErrKilled
