@@ -41,7 +41,7 @@ func fields(q *corev1.ResourceQuota) []string {
 	var out []string
 	for _, e := range q.ManagedFields {
 		out = append(out, fmt.Sprintf("%s %s %s%s", e.Manager, e.Operation, e.Subresource,
-			e.FieldsV1.Raw))
+			e.FieldsV1.GetRawString()))
 	}
 	return out
 }

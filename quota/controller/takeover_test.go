@@ -15,7 +15,7 @@ import (
 // The quota never falls below its base, and the new leader reaches the same states.
 func TestLateWriteOfAnOldLeader(t *testing.T) {
 	for name, life := range lives() {
-		for ahead := range len(life) {
+		for ahead := range life {
 			writes := 0
 			for lateWrite(t, name, life, writes, ahead) {
 				writes++
