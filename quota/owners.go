@@ -39,12 +39,12 @@ func (o owners) add(
 }
 
 // owners returns the present owners of limits except the controller, and the recorded owners of
-// limits without an edit since.
+// limits that nobody has edited after the last raise.
 func (a Account) owners() owners {
 	out := presentOwners(a.Quota)
 	var recorded owners
 	if json.Unmarshal([]byte(a.Quota.Annotations[OwnersAnnotation]), &recorded) != nil {
-		return out // an unreadable record is none
+		return out // ignores an unreadable record
 	}
 	for operation, managers := range recorded {
 		for manager, limits := range managers {
@@ -79,7 +79,7 @@ func presentOwners(q *corev1.ResourceQuota) owners {
 func unedited(q *corev1.ResourceQuota, limit corev1.ResourceName) bool {
 	hard, ok := q.Spec.Hard[limit]
 	for _, key := range []string{AppliedAnnotation, BaseAnnotation} {
-		written, _ := parseList(key, q.Annotations) // an error would have ended account
+		written, _ := parseList(key, q.Annotations) // the account has refused unreadable ones
 		if was, known := written[limit]; ok && known && was.Cmp(hard) == 0 {
 			return true
 		}
@@ -96,7 +96,8 @@ func (o owners) text() string {
 	return string(text)
 }
 
-// giveBack returns managedFields with these owners of limits, and without the controller.
+// giveBack returns managedFields with these owners of limits, and without the controller. The write
+// of them must change no limit: the API server would make the controller the owner again.
 func (o owners) giveBack(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	out := slices.DeleteFunc(slices.Clone(fields), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == FieldManager && e.Subresource == ""

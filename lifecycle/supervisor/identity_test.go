@@ -179,8 +179,8 @@ func TestNoGuestShutdownOfAnUnreadableProcess(t *testing.T) {
 	f := &failingIdentify{}
 	change := func(c *supervisor.Config) { f.Processes, c.Processes = c.Processes, f }
 	inBubble(t, change, func(r *rig) {
-		shutdowns := 0
-		r.domains.OnShutdown = func(tie.Domain) error { shutdowns++; return nil }
+		var shutdowns atomic.Int64 // the agent counts in the background
+		r.domains.OnShutdown = func(tie.Domain) error { shutdowns.Add(1); return nil }
 		l := r.launch("vm", withDomain)
 		vm := r.startDomain("/machine/x")
 		f.fail.Store(true)
@@ -188,12 +188,12 @@ func TestNoGuestShutdownOfAnUnreadableProcess(t *testing.T) {
 		r.advance(time.Second)
 		f.fail.Store(false)
 		r.expectNotes(1, agentapi.ReasonVMShutdown, l.Pod, "too many open files")
-		if shutdowns != 0 {
+		if shutdowns.Load() != 0 {
 			t.Error("the agent has requested a shutdown of an unknown process")
 		}
 		r.advance(10 * time.Second)
-		if shutdowns != 1 {
-			t.Errorf("%d requests after the failure, want 1", shutdowns)
+		if n := shutdowns.Load(); n != 1 {
+			t.Errorf("%d requests after the failure, want 1", n)
 		}
 		r.expectSignals(vm)
 	})

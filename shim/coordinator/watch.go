@@ -20,7 +20,7 @@ type watcher struct {
 
 	lifeRead         *async.Call
 	life             virt.Life // result of lifeRead
-	changedSinceRead bool      // an event arrived during the running read
+	changedSinceRead bool      // a further read was requested during the running one
 	changed          <-chan struct{}
 	nextRead         *time.Timer
 	podStop          <-chan struct{} // closed at the pod's request; nil afterwards
@@ -29,8 +29,8 @@ type watcher struct {
 	mayMigrate bool // as last observed; true before the first observation
 }
 
-// newWatcher subscribes to events and starts to read the VM's life. The caller must end ctx and
-// call close.
+// newWatcher subscribes to events. The first handleNext starts the first read of the VM's life. The
+// caller must end ctx and call close.
 func newWatcher(
 	ctx context.Context, d virt.Domain, lives chan virt.Life, o stopRequests,
 	awaitPodStop func(context.Context) error,
@@ -55,7 +55,7 @@ func newWatcher(
 	return w
 }
 
-// close releases the watcher and waits for its calls, which ctx's end has ended.
+// close releases the watcher and waits for its calls. The caller must have ended ctx.
 func (w *watcher) close() {
 	w.nextRead.Stop()
 	w.unsubscribeAgent()
