@@ -25,15 +25,16 @@ func iommufdUsers() (pids []int, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return usersOf(strings.TrimSpace(string(number)))
-}
-
-// usersOf returns the processes with a descriptor of a character device, such as 10:127.
-func usersOf(device string) (pids []int, err error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*/fd")
 	if err != nil {
 		return nil, err
 	}
+	return usersOf(dirs, strings.TrimSpace(string(number)))
+}
+
+// usersOf returns the processes that have a descriptor of a character device, such as 10:127, in
+// these directories, such as /proc/1/fd.
+func usersOf(dirs []string, device string) (pids []int, err error) {
 	for _, dir := range dirs {
 		open, err := hasDevice(dir, device)
 		switch {
