@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -36,8 +37,7 @@ func TestSlowShutdown(t *testing.T) {
 	t.Run("agent there", func(t *testing.T) {
 		vmi := c.runSlow(t, "slow")
 		pod := c.tied(t, vmi).Pod.Name
-		c.evict(t, vmi)
-		c.awaitPhase(t, vmi, kubevirtv1.Succeeded)
+		c.awaitSlowEnd(t, vmi)
 		c.awaitEvent(t, pod, string(agentapi.ReasonStopConfirmed))
 		c.wantNoStop(t, pod)
 	})
@@ -47,8 +47,7 @@ func TestSlowShutdown(t *testing.T) {
 		t.Cleanup(func() { c.upgrade(context.WithoutCancel(t.Context()), t) })
 		c.upgrade(t.Context(), t, "--set=agent.nodeSelector.absent=yes")
 		c.awaitNoAgent(t)
-		c.evict(t, vmi)
-		c.awaitPhase(t, vmi, kubevirtv1.Succeeded)
+		c.awaitSlowEnd(t, vmi)
 		c.wantNoStop(t, pod)
 	})
 }
@@ -61,6 +60,18 @@ func (c *cluster) runSlow(t *testing.T, name string) *kubevirtv1.VirtualMachineI
 	vmi.Spec.Domain.Firmware.KernelBoot.KernelArgs += " guest.slow-shutdown"
 	c.run(t, vmi)
 	return vmi
+}
+
+// awaitSlowEnd evicts a VM and waits for the end of its guest, which takes its minute. An earlier
+// end is a killed guest, or one without the delay.
+func (c *cluster) awaitSlowEnd(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+	t.Helper()
+	began := time.Now()
+	c.evict(t, vmi)
+	c.awaitPhase(t, vmi, kubevirtv1.Succeeded)
+	if took := time.Since(began); took < 45*time.Second { // the guest's clock is inexact
+		t.Errorf("the guest ended %s after the eviction, want a minute", took)
+	}
 }
 
 // evict evicts a VM's launcher. The VM has no strategy for evictions, so its pod is deleted.
