@@ -12,8 +12,8 @@ import (
 )
 
 // pending holds the launchers in a list that Run has not reconciled yet. The kernel may know that
-// some have ended. Container creations wait for these lists, so they are made once, and with little
-// work for each launcher.
+// some have ended. Container creations wait for charges and claims. The plugin computes both once
+// for a list, with little work for each launcher.
 type pending struct {
 	charges []registry.Launcher // unknown to the registry, with their part of the node's account
 	charged bool
@@ -114,8 +114,8 @@ func asksForLock(m podContainer) bool {
 	return false
 }
 
-// claimsOf returns the launchers of a pending list that declare a domain, as decided from the list
-// alone. The caller holds deciding.
+// claimsOf returns the launchers of a pending list that declare a domain. The decision about each
+// is made once, and misses later changes of the registry. The caller holds deciding.
 func (p *Plugin) claimsOf(s *snapshot) []registry.Launcher {
 	if s.pending.claimed {
 		return s.pending.claims

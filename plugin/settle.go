@@ -6,9 +6,9 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// settle makes a decision under deciding. decide returns true if it refused because of an upper
-// bound of the node's account. settle then reads the exact numbers, and makes the decision again.
-// It reads without deciding, so that other decisions do not wait.
+// settle calls decide with the lock deciding. decide returns true, and must have recorded nothing,
+// if it refused beside an upper bound of the node's account. settle then releases the lock, reads
+// the exact numbers, and calls decide again.
 func (p *Plugin) settle(decide func() (again bool)) {
 	for p.underDeciding(decide) {
 		p.readHugePages()

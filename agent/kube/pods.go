@@ -107,9 +107,9 @@ func PodsOfNode(core cache.Getter, node string) cache.ListerWatcher {
 		fields.OneTermEqualSelector("spec.nodeName", node))
 }
 
-// trimPod returns a transform that keeps only the data that the agent uses, so that memory does not
-// grow with pod specs and statuses. Informers may transform an object twice, so the result keeps
-// all data that the transform reads.
+// trimPod returns a transform that keeps the agent's data of a pod, and drops the rest to save
+// memory. Informers may transform an object twice, so the result keeps all data that the transform
+// reads.
 func trimPod(node string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)

@@ -132,9 +132,9 @@ func (w *PolicyWatch) Choose(inForce string) (*v1alpha1.NodePolicy, error) {
 	return choosePolicy(all, node.Labels, inForce)
 }
 
-// choosePolicy returns the policy with the highest priority of those that select a node. An invalid
-// selector of the policy in force is an error: an edit must not drop the node to another policy. The
-// status of other policies reports theirs.
+// choosePolicy returns, of the policies with a selector for a node, the one with the highest
+// priority. An invalid selector of the policy in force is an error: an edit must not drop the node
+// to another policy. The status of other policies reports theirs.
 func choosePolicy(
 	all []*v1alpha1.NodePolicy, of map[string]string, inForce string,
 ) (*v1alpha1.NodePolicy, error) {

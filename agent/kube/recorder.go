@@ -123,7 +123,7 @@ func (r *Recorder) flush(ctx context.Context) {
 	}
 }
 
-// cancelledAfter returns a context that lives for grace after parent is done.
+// cancelledAfter returns a context with the end of parent, delayed by grace.
 func cancelledAfter(
 	parent context.Context, grace time.Duration,
 ) (context.Context, context.CancelFunc) {

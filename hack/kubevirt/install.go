@@ -26,8 +26,8 @@ metadata: {name: ` + Name + `, namespace: ` + Namespace + `}
 spec: {configuration: %s}
 `
 
-// crdTimeout bounds the wait for the API server to serve the CRDs. envtest's own bound of ten seconds
-// is too short on a busy machine.
+// crdTimeout bounds the wait for the API server to serve the CRDs. envtest's own bound of ten
+// seconds is too short on a busy machine.
 const crdTimeout = 3 * time.Minute
 
 // install installs the objects of virt-operator.

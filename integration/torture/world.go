@@ -150,8 +150,8 @@ func (w *world) expectEnd(i *instance) {
 	w.expectVMsEnd(i)
 }
 
-// expectVMsEnd records that this program ends a launcher's VMs, and returns the ones that run.
-// Later ones, as of a domain being started, end as well.
+// expectVMsEnd records the end of a launcher's VMs by this program, and returns the running ones.
+// Later VMs, such as a domain still being started, end as well.
 func (w *world) expectVMsEnd(i *instance) []*subject {
 	all := w.runningVMs(i)
 	w.mu.Lock()
