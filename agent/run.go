@@ -39,6 +39,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.startWorkers(ctx, workers)
 
 	a.awaitPods(ctx)
+	a.publishOwners(ctx)
 	a.connection.Run(ctx)
 
 	a.logger.Info("the agent stops", "cause", context.Cause(ctx))
@@ -125,6 +126,14 @@ func (a *Agent) awaitPods(ctx context.Context) {
 			"after", a.config.PodsTimeout, "policy", a.policies.inForce())
 	}
 	a.policies.update() // before the first decision
+}
+
+// publishOwners writes the state of the start gate under the policy in force. Without it, a ready
+// agent would leave the state of an earlier agent, under another policy, for up to a second.
+func (a *Agent) publishOwners(ctx context.Context) {
+	if a.supervision != nil {
+		a.supervision.Publish(ctx)
+	}
 }
 
 // sideHandler serves metrics, health checks and, on a loopback address, the profiler.

@@ -2,11 +2,26 @@ package supervisor
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
+
+// Publish calls PublishOwners, and returns after that or at the end of ctx. It needs a running
+// supervisor.
+func (s *Supervisor) Publish(ctx context.Context) {
+	done := make(chan struct{})
+	s.enqueue(func(context.Context) {
+		s.publishOwners()
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
 
 // publishOwners publishes the launchers that declare a domain, in a stable order.
 func (s *Supervisor) publishOwners() {
