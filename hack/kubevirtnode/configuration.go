@@ -9,13 +9,14 @@ import (
 
 // format of KubeVirt's configuration: no KVM, time for migrations, and CPU limits for its helper
 // containers. With the default of 10 to 15 thousandths of a CPU, each needs half a minute to start
-// on an emulated node. The argument is the list of feature gates.
+// on an emulated node. The arguments are the list of feature gates, and the image of LockedBinding.
 const format = `{
   "developerConfiguration": {"useEmulation": true, "featureGates": ["%s"]},
   "migrations": {"completionTimeoutPerGiB": 3600, "progressTimeout": 3600},
   "permittedHostDevices": {"pciHostDevices": [
     {"pciVendorSelector": "8086:10D3", "resourceName": "` + DeviceResource + `"}
   ]},
+  "network": {"binding": {"` + LockedBinding + `": {"sidecarImage": "%s"}}},
   "supportContainerResources": [
     {"type": "container-disk", "resources": {"limits": {"cpu": "2", "memory": "40M"}}},
     {"type": "guest-console-log", "resources": {"limits": {"cpu": "2", "memory": "60M"}}},
@@ -25,7 +26,8 @@ const format = `{
 
 // configuration is the configuration of the chosen KubeVirt, in JSON.
 func configuration() string {
-	return fmt.Sprintf(format, strings.Join(gates(kubevirt.Minor()), `", "`))
+	return fmt.Sprintf(format, strings.Join(gates(kubevirt.Minor()), `", "`),
+		bindingImage())
 }
 
 // gates are the feature gates of a version. 1.9 has the plugin API, and memory locks without a

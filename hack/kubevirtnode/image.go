@@ -26,10 +26,17 @@ import (
 // publishes two. One has less to unpack.
 func imageName() string { return "localhost/kubevirt:" + kubevirt.Minor() }
 
+// LockedBinding is a network binding of the cluster. Its QEMU locks the VM's memory, and KubeVirt
+// grants no limit for it.
+const LockedBinding = "locked"
+
+// bindingImage is the sidecar of LockedBinding: KubeVirt's program and files/onDefineDomain.
+func bindingImage() string { return "localhost/locked-binding:" + kubevirt.Minor() }
+
 const (
 	imageCache  = "kubevirt-image"
 	imageFile   = "image.tar"
-	imageRecipe = "2" // part of the key: change it when the build changes
+	imageRecipe = "3" // part of the key: change it when the build changes
 	// path is the PATH of the image's programs.
 	path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
@@ -112,6 +119,7 @@ func imageFiles(programs string) (image.Files, error) {
 	}
 	for name, to := range map[string]string{
 		"passwd": "etc/passwd", "group": "etc/group", "virtqemud": "usr/sbin/virtqemud",
+		"onDefineDomain": "usr/bin/onDefineDomain",
 	} {
 		content, err := embedded.ReadFile("files/" + name)
 		if err != nil {
@@ -122,9 +130,11 @@ func imageFiles(programs string) (image.Files, error) {
 	if err := addTree(files, filepath.Join(programs, imageDir)); err != nil {
 		return nil, err
 	}
-	wrapper := files["usr/sbin/virtqemud"]
-	wrapper.Mode = 0o755
-	files["usr/sbin/virtqemud"] = wrapper
+	for _, script := range []string{"usr/sbin/virtqemud", "usr/bin/onDefineDomain"} {
+		f := files[script]
+		f.Mode = 0o755
+		files[script] = f
+	}
 	return files, nil
 }
 
@@ -213,8 +223,8 @@ func addCapability(file string) error {
 	return nil
 }
 
-// writeImage writes an archive of an image with one layer. It does not compress, because the node
-// unpacks the layer at once.
+// writeImage writes an archive of both images, which share a layer. It does not compress, because
+// the node unpacks the layer at once.
 func writeImage(layer, file string) error {
 	l, err := tarball.LayerFromFile(layer, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
@@ -224,5 +234,11 @@ func writeImage(layer, file string) error {
 	if err != nil {
 		return err
 	}
-	return containerimage.Write(file, map[string]v1.Image{imageName(): img})
+	binding, err := containerimage.New(v1.Config{Env: []string{path},
+		Entrypoint: []string{"sidecars", "--version=v1alpha3"}}, l)
+	if err != nil {
+		return err
+	}
+	return containerimage.Write(file, map[string]v1.Image{imageName(): img,
+		bindingImage(): binding})
 }

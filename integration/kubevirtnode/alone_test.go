@@ -1,6 +1,10 @@
 package kubevirtnode
 
-import "testing"
+import (
+	"testing"
+
+	kubevirtv1 "kubevirt.io/api/core/v1"
+)
 
 // startAlone returns the cluster before the installation of Mooring: the basis of comparisons. By
 // its file's name, this file's tests are the first ones.
@@ -29,6 +33,19 @@ func TestLockAlone(t *testing.T) {
 			inherited, guest)
 	}
 	t.Logf("KubeVirt alone: QEMU may lock %d bytes of a guest of %d", got, guest)
+}
+
+// TestLockOfABindingAlone shows that a VM whose network binding makes QEMU lock its memory does not
+// start. TestLockOfABinding starts it.
+func TestLockOfABindingAlone(t *testing.T) {
+	c := startAlone(t)
+	vmi := newBoundVMI("bound-alone", nil)
+	c.create(t, vmi)
+	c.awaitEventWith(t, vmi.Name, "mlockall")
+	c.awaitNoQEMU(t, vmi)
+	if c.get(t, vmi); vmi.Status.Phase == kubevirtv1.Running {
+		t.Error("the VM runs without a lock")
+	}
 }
 
 // TestFaultsAlone measures what KubeVirt alone does after each fault.

@@ -59,6 +59,8 @@ func TestGetStarted(t *testing.T) {
 		t.Errorf("the VM is tied to %s, the source of the migration", now)
 	}
 
+	c.awaitReserved(t, vmi) // the quota had no room for the target
+
 	pod := c.launcher(t, vmi).Name
 	shell.run(t, blocks[3]) // grow it
 	c.awaitEvent(t, pod, string(agentapi.ReasonResizeDone))
@@ -153,7 +155,7 @@ func newShell(t *testing.T) *shell {
 }
 
 // fitExamples copies the examples, fitted to the cluster: the VM boots the tests' guest, and the
-// quota has room for helper containers with 2 CPUs each.
+// quota has room for a launcher whose helper containers have 2 CPUs each, and not for two.
 func fitExamples(t *testing.T, to string) {
 	t.Helper()
 	edit := map[string]func(string) string{
@@ -163,7 +165,7 @@ func fitExamples(t *testing.T, to string) {
 			if !strings.Contains(text, `limits.cpu: "12"`) {
 				t.Fatalf("no limit of 12 CPUs in\n%s", text)
 			}
-			return strings.Replace(text, `limits.cpu: "12"`, `limits.cpu: "40"`, 1)
+			return strings.Replace(text, `limits.cpu: "12"`, `limits.cpu: "16"`, 1)
 		},
 	}
 	if err := os.Mkdir(filepath.Join(to, "examples"), 0o755); err != nil {

@@ -47,14 +47,7 @@ func TestRefusal(t *testing.T) {
 	annotations := withLock()
 	annotations["guest-memory.memlock.mooring.dev"] = "400Gi"
 	vmi := newVMI("refused", annotations)
-	if err := c.Create(t.Context(), vmi); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.remove(context.WithoutCancel(t.Context()), vmi); err != nil {
-			t.Error(err)
-		}
-	})
+	c.create(t, vmi)
 	c.awaitEvent(t, vmi.Name, string(agentapi.ReasonMemlockRefused))
 }
 

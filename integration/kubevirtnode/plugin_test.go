@@ -79,19 +79,8 @@ func (c *cluster) startWithoutAgent(t *testing.T) {
 	c.upgrade(t.Context(), t, pluginFlag, "--set=agent.nodeSelector.absent=yes")
 	c.awaitNoAgent(t)
 	waiting := newLoweredVMI("waiting")
-	if err := c.Create(t.Context(), waiting); err != nil {
-		t.Fatal(err)
-	}
-	ctx := context.WithoutCancel(t.Context())
-	t.Cleanup(func() {
-		if t.Failed() {
-			c.describe(ctx, t, waiting)
-		}
-		if err := c.remove(ctx, waiting); err != nil {
-			t.Error(err)
-		}
-	})
-	c.awaitHookFailure(t, waiting)
+	c.create(t, waiting)
+	c.awaitEventWith(t, waiting.Name, "node hook PreVMStart from plugin mooring failed")
 	c.run(t, newVMI("unannotated", nil))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(waiting), waiting); err != nil {
 		t.Fatal(err)
@@ -185,19 +174,6 @@ func (c *cluster) repairedBeforeStart(
 	started := times[string(agentapi.ReasonVMStarted)]
 	t.Logf("%s: repaired %s after QEMU's start", vmi.Name, repaired.Sub(started))
 	return repaired.Before(started)
-}
-
-// awaitHookFailure waits for virt-handler's Event about an agent that does not answer.
-func (c *cluster) awaitHookFailure(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
-	t.Helper()
-	const text = "node hook PreVMStart from plugin mooring failed"
-	eventually(t, "an Event with "+text, func(ctx context.Context) error {
-		lines, err := c.events(ctx, vmi.Name)
-		if err != nil || !strings.Contains(strings.Join(lines, "\n"), text) {
-			return fmt.Errorf("Events are\n%s\nor: %w", strings.Join(lines, "\n"), err)
-		}
-		return nil
-	})
 }
 
 func (c *cluster) agents(ctx context.Context) ([]corev1.Pod, error) {

@@ -77,14 +77,20 @@ func (c *cluster) resizePod(
 // awaitMemory waits until the pod reports that the guest has this memory.
 func (c *cluster) awaitMemory(t *testing.T, pod string, bytes int64) {
 	t.Helper()
-	eventually(t, "memory of "+api.Bytes(bytes).String(), func(ctx context.Context) error {
+	c.awaitReport(t, pod, func(l agentapi.Launcher) error { return wantMemory(l, bytes) })
+}
+
+// awaitReport waits until check accepts the resize of a launcher.
+func (c *cluster) awaitReport(t *testing.T, pod string, check func(agentapi.Launcher) error) {
+	t.Helper()
+	eventually(t, "the size of "+pod, func(ctx context.Context) error {
 		all, err := listLaunchers(ctx)
 		if err != nil {
 			return err
 		}
 		for _, l := range all {
-			if l.Pod.Name == pod {
-				return wantMemory(l, bytes)
+			if l.Pod.Name == pod && l.Resize != nil {
+				return check(l)
 			}
 		}
 		return fmt.Errorf("launchers are %+v", all)
@@ -92,9 +98,6 @@ func (c *cluster) awaitMemory(t *testing.T, pod string, bytes int64) {
 }
 
 func wantMemory(l agentapi.Launcher, bytes int64) error {
-	if l.Resize == nil {
-		return fmt.Errorf("launcher %s has no resize", l.Pod.Name)
-	}
 	r := l.Resize.Report
 	if r.State != podapi.StateDone || r.Actual == nil || int64(r.Actual.Memory) != bytes {
 		return fmt.Errorf("the resize is %+v, actual size %+v", r, r.Actual)

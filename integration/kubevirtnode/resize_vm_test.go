@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/hack/kubevirtnode"
 )
 
@@ -47,6 +49,72 @@ func TestResizeVM(t *testing.T) {
 
 	c.askMemory(t, vm, "1Gi")
 	c.awaitSized(t, vm, vmi, template)
+	c.checkLiveUpdate(t, vm, vmi, `{"metadata": {"annotations": {"memory.resize.mooring.dev": null}},
+		"spec": {"template": {"spec": {"domain": {"memory": {"guest": "1536Mi"}}}}}}`,
+		kubevirtv1.VirtualMachineInstanceMemoryChange)
+	if m := vmi.Status.Memory; m.GuestRequested.Value() != template ||
+		vmi.Spec.Domain.Memory.Guest.Value() != grown {
+		t.Errorf("KubeVirt grows from %s to %s, want from %d to %d bytes", m.GuestRequested,
+			vmi.Spec.Domain.Memory.Guest, template, grown)
+	}
+}
+
+// TestResizeVCPUs plugs a vCPU by an annotation of the VirtualMachine, restarts the VM, and unplugs
+// the vCPU.
+func TestResizeVCPUs(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newResizable("sized-vcpus", "true")
+	vm := c.runVM(t, vmi)
+	c.ask(t, vm, api.VCPUsKey, "2")
+	c.awaitVCPUs(t, vm, vmi, 2)
+
+	first := c.launcher(t, vmi).Name
+	c.restart(t, vmi)
+	c.awaitVCPUs(t, vm, vmi, 2)
+	if again := c.launcher(t, vmi).Name; again == first {
+		t.Errorf("after the restart the launcher is %s again", again)
+	}
+
+	c.ask(t, vm, api.VCPUsKey, "1")
+	c.awaitVCPUs(t, vm, vmi, 1)
+	c.checkLiveUpdate(t, vm, vmi, `{"metadata": {"annotations": {"vcpus.resize.mooring.dev": null}},
+		"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": 2}}}}}}`,
+		kubevirtv1.VirtualMachineInstanceVCPUChange)
+	if from, to := vmi.Status.CurrentCPUTopology.Sockets, vmi.Spec.Domain.CPU.Sockets; from != 1 ||
+		to != 2 {
+		t.Errorf("KubeVirt grows from %d to %d sockets, want from 1 to 2", from, to)
+	}
+}
+
+// checkLiveUpdate changes the template of a VM that has its size again. KubeVirt offers the change
+// to the running VM, by a condition that its next migration fulfils, and needs no restart.
+func (c *cluster) checkLiveUpdate(
+	t *testing.T, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance,
+	patch string, want kubevirtv1.VirtualMachineInstanceConditionType,
+) {
+	t.Helper()
+	if err := c.Patch(t.Context(), vm,
+		client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the condition "+string(want), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		for _, condition := range vmi.Status.Conditions {
+			if condition.Type == want {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions are %v", vmi.Status.Conditions)
+	})
+	c.get(t, vm)
+	for _, condition := range vm.Status.Conditions {
+		if condition.Type == kubevirtv1.VirtualMachineRestartRequired {
+			t.Errorf("the VM needs a restart: %s", condition.Message)
+		}
+	}
 }
 
 // TestGrownMigration moves a VM with a lock that has grown. The target launcher is created for the
@@ -128,21 +196,23 @@ func (c *cluster) restart(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) 
 	})
 }
 
-// askMemory annotates a VirtualMachine, as a user does.
 func (c *cluster) askMemory(t *testing.T, vm *kubevirtv1.VirtualMachine, memory string) {
 	t.Helper()
-	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, api.ResizeMemoryKey,
-		memory)
+	c.ask(t, vm, api.ResizeMemoryKey, memory)
+}
+
+// ask annotates a VirtualMachine, as a user does.
+func (c *cluster) ask(t *testing.T, vm *kubevirtv1.VirtualMachine, key, value string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, key, value)
 	if err := c.Patch(t.Context(), vm, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// awaitSized waits until Mooring's status on the VirtualMachine, the launcher and KubeVirt agree on
-// the guest's memory in bytes.
-func (c *cluster) awaitSized(
-	t *testing.T, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance,
-	bytes int64,
+// awaitResized waits until Mooring's status on the VirtualMachine is Resized, with this size.
+func (c *cluster) awaitResized(
+	t *testing.T, vm *kubevirtv1.VirtualMachine, want func(api.ResizeStatus) bool,
 ) {
 	t.Helper()
 	eventually(t, "the status Resized", func(ctx context.Context) error {
@@ -152,14 +222,49 @@ func (c *cluster) awaitSized(
 		text := vm.Annotations[api.ResizeStatusKey]
 		var s api.ResizeStatus
 		if err := json.Unmarshal([]byte(text), &s); err != nil || s.Reason != api.ResizeDone ||
-			s.Actual == nil {
+			s.Actual == nil || !want(s) {
 			return fmt.Errorf("status %q, %w", text, err)
 		}
-		if got, err := resource.ParseQuantity(s.Actual.Memory); err != nil ||
-			got.Value() != bytes {
-			return fmt.Errorf("status %q, want %d bytes, %w", text, bytes, err)
+		return nil
+	})
+}
+
+// awaitVCPUs waits until Mooring's status on the VirtualMachine, the launcher and libvirt agree on
+// the VM's vCPUs, and the guest uses them.
+func (c *cluster) awaitVCPUs(
+	t *testing.T, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance, n int,
+) {
+	t.Helper()
+	c.awaitResized(t, vm, func(s api.ResizeStatus) bool { return s.Actual.VCPUs == n })
+	c.awaitReport(t, c.launcher(t, vmi).Name, func(l agentapi.Launcher) error {
+		a := l.Resize.Report.Actual
+		if a == nil || a.VCPUs != n {
+			return fmt.Errorf("the launcher has the actual size %+v", a)
 		}
 		return nil
+	})
+	if got := c.vcpuThreads(t, vmi); got != n {
+		t.Errorf("QEMU has %d vCPUs, want %d", got, n)
+	}
+}
+
+// vcpuThreads counts the vCPUs of a VM's QEMU: threads with names like CPU 0/TCG.
+func (c *cluster) vcpuThreads(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) int {
+	t.Helper()
+	names := c.onNode(t, "sh", "-c", "cat /proc/$1/task/*/comm", "sh", c.qemu(t, vmi))
+	return strings.Count("\n"+names, "\nCPU ")
+}
+
+// awaitSized waits until Mooring's status on the VirtualMachine, the launcher and KubeVirt agree on
+// the guest's memory in bytes.
+func (c *cluster) awaitSized(
+	t *testing.T, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance,
+	bytes int64,
+) {
+	t.Helper()
+	c.awaitResized(t, vm, func(s api.ResizeStatus) bool {
+		got, err := resource.ParseQuantity(s.Actual.Memory)
+		return err == nil && got.Value() == bytes
 	})
 	c.awaitMemory(t, c.launcher(t, vmi).Name, bytes)
 	eventually(t, "KubeVirt to report the size", func(ctx context.Context) error {

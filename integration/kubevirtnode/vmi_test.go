@@ -45,8 +45,8 @@ func newVMI(name string, annotations map[string]string) *kubevirtv1.VirtualMachi
 	return vmi
 }
 
-// run creates a VM and returns when it runs. It is deleted when t ends.
-func (c *cluster) run(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+// create creates a VM. It is deleted when t ends.
+func (c *cluster) create(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
 	t.Helper()
 	if err := c.Create(t.Context(), vmi); err != nil {
 		t.Fatal(err)
@@ -60,6 +60,12 @@ func (c *cluster) run(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
 			t.Error(err)
 		}
 	})
+}
+
+// run creates a VM and returns when it runs. It is deleted when t ends.
+func (c *cluster) run(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
+	t.Helper()
+	c.create(t, vmi)
 	c.awaitPhase(t, vmi, kubevirtv1.Running)
 }
 
@@ -162,13 +168,19 @@ func (c *cluster) events(ctx context.Context, object string) ([]string, error) {
 
 func (c *cluster) awaitEvent(t *testing.T, object, reason string) {
 	t.Helper()
-	eventually(t, "Event "+reason+" on "+object, func(ctx context.Context) error {
+	c.awaitEventWith(t, object, reason+": ")
+}
+
+// awaitEventWith waits for an Event on an object whose reason and text contain a text.
+func (c *cluster) awaitEventWith(t *testing.T, object, text string) {
+	t.Helper()
+	eventually(t, "Event "+text+" on "+object, func(ctx context.Context) error {
 		lines, err := c.events(ctx, object)
 		if err != nil {
 			return err
 		}
 		for _, line := range lines {
-			if strings.HasPrefix(line, reason+": ") {
+			if strings.Contains(line, text) {
 				return nil
 			}
 		}

@@ -148,6 +148,7 @@ replace (
 )
 
 tool (
+	kubevirt.io/kubevirt/cmd/sidecars
 	kubevirt.io/kubevirt/cmd/virt-chroot
 	kubevirt.io/kubevirt/cmd/virt-handler
 	kubevirt.io/kubevirt/cmd/virt-launcher
