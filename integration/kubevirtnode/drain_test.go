@@ -33,6 +33,7 @@ func TestDrainOfTen(t *testing.T) {
 		all = append(all, c.runStandIn(t, fmt.Sprint("stand-in-", i)))
 	}
 	other()
+	source := c.tied(t, moving).Pod.Name
 	before := c.fillQuota(t)
 
 	sources := map[string]string{}
@@ -46,6 +47,13 @@ func TestDrainOfTen(t *testing.T) {
 	}
 	for _, vmi := range all {
 		c.awaitMoved(t, vmi, sources[vmi.Name])
+	}
+	if now, want := c.tied(t, moving).Pod.Name, c.launcher(t, moving).Name; now != want {
+		t.Errorf("the VM is tied to %s, want the migration's target %s", now, want)
+	}
+	c.wantNoStop(t, source)
+	for _, vmi := range all {
+		c.awaitReserved(t, vmi)
 	}
 	target := c.on(t, moving.Status.NodeName)
 	if got, lowest := target.lockLimit(t, target.qemu(t, moving)),

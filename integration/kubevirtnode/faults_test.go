@@ -1,6 +1,7 @@
 package kubevirtnode
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -22,6 +23,8 @@ type fault struct {
 	name string // a sentence for people
 	vm   string // part of the VM's name
 	ends bool   // the VM ends with it
+	// phase is KubeVirt's phase of a VM that goes on; empty: Running.
+	phase kubevirtv1.VirtualMachineInstancePhase
 	// reasons are those of Mooring's Events on the launcher pod.
 	reasons []agentapi.Reason
 	// inflict causes the fault. It returns the node's time at that moment.
@@ -46,7 +49,7 @@ func faults() []fault {
 		{name: "the pod is deleted by force", vm: "forced", ends: true, reasons: gone,
 			inflict: deleteByForce},
 		{name: "the pod is deleted by force without kubelet", vm: "kubelet",
-			inflict: deleteWithoutKubelet, mend: startKubelet},
+			phase: kubevirtv1.Failed, inflict: deleteWithoutKubelet, mend: startKubelet},
 	}
 }
 
@@ -151,9 +154,7 @@ func (c *cluster) observe(
 		if now := c.qemu(t, vmi); now != qemu {
 			t.Errorf("QEMU was process %s and is process %s", qemu, now)
 		}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {
-			t.Fatal(err)
-		}
+		c.awaitPhase(t, vmi, cmp.Or(f.phase, kubevirtv1.Running))
 		o.phase = vmi.Status.Phase
 		return o
 	}
