@@ -62,7 +62,7 @@ export MOORING_KUBEVIRT_VERSION ?= $(KUBEVIRT)
 KUBEVIRT_IMAGES = $(patsubst %,bin/images/%.tar,mooring-agent mooring-controller mooring-shim) \
 	$(wildcard bin/last-release/*.tar)
 # Whether TESTS selects the upgrade of Mooring from its last release. Others do not build it.
-NEEDS_LAST = $(filter .,$(TESTS))$(findstring Upgrade,$(TESTS))
+NEEDS_LAST = $(filter .,$(TESTS))$(findstring Upgrade,$(subst KubeVirtUpgrade,,$(TESTS)))
 # The version for the upgrade of TestKubeVirtUpgrade, such as 1.9. Empty: no upgrade.
 UPGRADE    ?=
 # The nodes of `make kubevirt`: 1, or 2 for the tests of migrations.

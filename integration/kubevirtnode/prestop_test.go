@@ -62,16 +62,18 @@ func (c *cluster) runSlow(t *testing.T, name string) *kubevirtv1.VirtualMachineI
 	return vmi
 }
 
-// awaitSlowEnd evicts a VM and waits for the end of its guest, which takes its minute. An earlier
-// end is a killed guest, or one without the delay.
+// awaitSlowEnd drains a VM's node of the VM and waits for the end of its guest, which takes its
+// minute. An earlier end is a killed guest, or one without the delay.
 func (c *cluster) awaitSlowEnd(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
 	t.Helper()
+	uncordon := c.cordon(t, vmi.Status.NodeName)
 	began := time.Now()
 	c.evict(t, vmi)
 	c.awaitPhase(t, vmi, kubevirtv1.Succeeded)
 	if took := time.Since(began); took < 45*time.Second { // the guest's clock is inexact
 		t.Errorf("the guest ended %s after the eviction, want a minute", took)
 	}
+	uncordon()
 }
 
 // evict evicts a VM's launcher. The VM has no strategy for evictions, so its pod is deleted.

@@ -3,6 +3,7 @@ package kubevirtnode
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,8 @@ func TestUninstall(t *testing.T) {
 	limit := c.lockLimit(t, qemu)
 
 	uninstall(t)
+	c.checkUndisturbed(t, vmi, qemu, limit)
+	time.Sleep(observation)
 	c.checkUndisturbed(t, vmi, qemu, limit)
 }
 
