@@ -20,7 +20,8 @@ const format = `{
   "supportContainerResources": [
     {"type": "container-disk", "resources": {"limits": {"cpu": "2", "memory": "40M"}}},
     {"type": "guest-console-log", "resources": {"limits": {"cpu": "2", "memory": "60M"}}},
-    {"type": "sidecar", "resources": {"limits": {"cpu": "2", "memory": "64M"}}}
+    {"type": "sidecar", "resources": {"requests": {"cpu": "10m", "memory": "64M"},
+      "limits": {"cpu": "2", "memory": "64M"}}}
   ]
 }`
 
