@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/hack/kubevirtnode"
 )
 
-// TestLockOfABinding boots a VM whose network binding makes QEMU lock its memory. KubeVirt grants no
-// limit for it, and TestLockOfABindingAlone shows the VM without Mooring.
+// TestLockOfABinding boots a VM whose network binding makes QEMU lock its memory. KubeVirt grants
+// no limit for it, and TestLockOfABindingAlone shows the VM without Mooring.
 func TestLockOfABinding(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)

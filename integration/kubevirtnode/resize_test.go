@@ -3,6 +3,7 @@ package kubevirtnode
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,36 @@ func TestResize(t *testing.T) {
 	c.awaitMemory(t, pod, guest.Value()+510<<20)
 	c.resizePod(t, vmi, *limit)
 	c.awaitMemory(t, pod, guest.Value())
+}
+
+// TestSlowLibvirt stops virtqemud for a while beside mooring-shim. The shim takes it for slow, not
+// for gone, and later resizes the VM. Its queries leave no errors in virt-launcher's log.
+func TestSlowLibvirt(t *testing.T) {
+	c := start(t)
+	c.requireMooring(t)
+	vmi := newResizable("slow-libvirt", "follow-limits")
+	guest := vmi.Spec.Domain.Memory.Guest
+	c.run(t, vmi)
+	pod := c.tied(t, vmi).Pod.Name
+	c.onNode(t, "sh", "-c", "kill -STOP $1; sleep 8; kill -CONT $1", "sh", c.virtqemud(t, vmi))
+
+	limit := compute(t, c.launcher(t, vmi)).Resources.Limits.Memory()
+	limit.Add(resource.MustParse("256Mi"))
+	c.resizePod(t, vmi, *limit)
+	c.awaitMemory(t, pod, guest.Value()+254<<20)
+	if log := c.podLog(t, pod, "mooring-shim"); strings.Contains(log, "libvirt is away") {
+		t.Errorf("the shim took a slow libvirt for gone:\n%s", log)
+	}
+	if log := c.podLog(t, pod, "compute"); strings.Contains(log, "session mode") {
+		t.Errorf("a query of the shim failed in virtqemud:\n%s", log)
+	}
+}
+
+// podLog is the log of a container on the node.
+func (c *cluster) podLog(t *testing.T, pod, container string) string {
+	t.Helper()
+	return c.onNode(t, "sh", "-c", "cat /var/log/pods/$1_$2_*/$3/*.log", "sh", namespace, pod,
+		container)
 }
 
 // newResizable is a VM with 1Gi, room for another one, and mooring-shim. The annotation for the
