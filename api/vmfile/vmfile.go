@@ -2,6 +2,17 @@
 // libvirt. mooring-hook reads it, so the package imports little.
 package vmfile
 
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Version is the version of layout and meaning of the file. A new field that an older launcher may
+// ignore needs no new version.
+//
+//	0 (earlier agents): no version, otherwise as 1
+const Version = 1
+
 // Name is the name of the file in the pod's directory, and Path its path in the launcher. The
 // agent replaces the file by a rename.
 const (
@@ -48,4 +59,27 @@ type VM struct {
 	Start uint64 `json:"start,omitempty"`
 
 	Reason Reason `json:"reason,omitempty"` // only with the state Ended
+}
+
+// versioned is the content of the file with its version.
+type versioned struct {
+	Version int `json:"version"`
+	VM
+}
+
+// Encode returns the content of the file in the present version.
+func Encode(vm VM) ([]byte, error) { return json.Marshal(versioned{Version, vm}) }
+
+// Decode reads the content of a file of this version or of an earlier one. The program in the
+// launcher may be older than the agent: a later version is an error.
+func Decode(data []byte) (VM, error) {
+	var file versioned
+	if err := json.Unmarshal(data, &file); err != nil {
+		return VM{}, err
+	}
+	if file.Version < 0 || file.Version > Version {
+		return VM{}, fmt.Errorf("version %d of the file is unknown: this program reads 0 to %d; "+
+			"create the pod again for the program of the present agent", file.Version, Version)
+	}
+	return file.VM, nil
 }

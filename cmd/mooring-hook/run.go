@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/mooring-vm/mooring/api/vmfile"
 	"github.com/mooring-vm/mooring/shim/prestop"
@@ -36,5 +37,6 @@ func (p program) runVM(ctx context.Context, args []string) error {
 	}
 	return vmwait.Run(ctx, vmwait.Options{
 		File: *file, StopFile: *stopFile, StartTimeout: *start, StopTimeout: *timeout,
+		Log: slog.New(slog.NewTextHandler(p.errOut, nil)),
 	})
 }

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"time"
@@ -74,7 +73,7 @@ func (s *Supervisor) clearDomain(l registry.Launcher) {
 
 // writeDomain reports whether the pod's directory has the state now.
 func (s *Supervisor) writeDomain(uid string, vm vmfile.VM) bool {
-	data, err := json.Marshal(vm)
+	data, err := vmfile.Encode(vm)
 	if err == nil {
 		err = s.PodDirs.WriteVM(uid, data)
 	}

@@ -2,7 +2,6 @@ package supervisor_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,8 +37,7 @@ func (r *rig) expectVMOf(uid string, state vmfile.State, p host.Process, reason 
 	if p.PID != 0 {
 		want.Domain = "one"
 	}
-	var got vmfile.VM
-	if err := json.Unmarshal(r.podDirs.VM(uid), &got); err != nil || got != want {
+	if got, err := vmfile.Decode(r.podDirs.VM(uid)); err != nil || got != want {
 		r.t.Errorf("the pod's directory has %+v, %v, want %+v", got, err, want)
 	}
 }

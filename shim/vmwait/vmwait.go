@@ -8,9 +8,9 @@ package vmwait
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -48,6 +48,7 @@ type Options struct {
 	StartTimeout time.Duration // time for the start of the VM; 0: DefaultStartTimeout
 	StopTimeout  time.Duration // time for the stop after ctx has ended; 0: no limit
 	Poll         time.Duration // interval between two reads; 0: DefaultPoll
+	Log          *slog.Logger  // unreadable states; nil: none
 }
 
 // Run waits for the VM to start and to end. It returns nil if the guest has powered off or has
@@ -64,6 +65,9 @@ func Run(ctx context.Context, o Options) error {
 	o.StopFile = cmp.Or(o.StopFile, prestop.DefaultFile)
 	o.StartTimeout = cmp.Or(o.StartTimeout, DefaultStartTimeout)
 	o.Poll = cmp.Or(o.Poll, DefaultPoll)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	if o.StartTimeout < 0 || o.StopTimeout < 0 || o.Poll < 0 {
 		return fmt.Errorf("run: start timeout %s, stop timeout %s, poll %s: want no negative duration",
 			o.StartTimeout, o.StopTimeout, o.Poll)
@@ -84,15 +88,21 @@ func Run(ctx context.Context, o Options) error {
 	return fmt.Errorf("run: %w", &EndedError{vm})
 }
 
-// awaitEnd waits until the VM has ended or ctx ends. An unreadable file is no end. last is the last
-// known state of a VM that has started, if there is one, and so is the result when ctx ends.
+// awaitEnd waits until the VM has ended or ctx ends. An unreadable file is no end; the log has each
+// new reason. last is the last known state of a VM that has started, if there is one, and so is
+// the result when ctx ends.
 func awaitEnd(ctx context.Context, o Options, last vmfile.VM) (vmfile.VM, error) {
 	start := time.NewTimer(o.StartTimeout)
 	defer start.Stop()
 	ticker := time.NewTicker(o.Poll)
 	defer ticker.Stop()
+	logged := ""
 	for {
 		vm, err := read(o.File)
+		if err != nil && err.Error() != logged {
+			logged = err.Error()
+			o.Log.Warn("the wait goes on without the state of the VM", "error", err)
+		}
 		if vm.State == vmfile.Ended {
 			return vm, nil
 		}
@@ -143,11 +153,10 @@ func stop(ctx context.Context, o Options, last vmfile.VM) (vmfile.VM, error) {
 	return vm, err
 }
 
-// read reads the file. A state of a newer agent is as good as none.
 func read(path string) (vm vmfile.VM, err error) {
 	data, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(data, &vm)
+		vm, err = vmfile.Decode(data)
 	}
 	if err != nil {
 		return vmfile.VM{}, fmt.Errorf("read the state of the VM: %w", err)

@@ -2,8 +2,8 @@ package vmwait_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,7 +52,7 @@ func inPod(t *testing.T, change func(*vmwait.Options), test func(p *pod)) {
 // publish writes the state of the VM as the agent does.
 func (p *pod) publish(state vmfile.State, reason vmfile.Reason) {
 	p.Helper()
-	data, err := json.Marshal(vmfile.VM{State: state, Domain: "vm-3", PID: 7, Reason: reason})
+	data, err := vmfile.Encode(vmfile.VM{State: state, Domain: "vm-3", PID: 7, Reason: reason})
 	if err == nil {
 		err = os.WriteFile(p.File+".new", data, 0o600)
 	}
@@ -121,12 +121,14 @@ func TestEndedBefore(t *testing.T) {
 	})
 }
 
-// An absent agent, an unreadable file and an unknown state prove no end.
+const laterEnd = `{"version":2,"state":"ended","domain":"vm-3","reason":"shutdown"}`
+
+// An absent agent, an unreadable file, an unknown state and a later version prove no end.
 func TestNoAnswerIsNoEnd(t *testing.T) {
 	inPod(t, nil, func(p *pod) {
 		p.publish(vmfile.Running, "")
 		p.waits(time.Second)
-		for _, text := range []string{"", "{", `{"state":"other"}`} {
+		for _, text := range []string{"", "{", `{"state":"other"}`, laterEnd} {
 			if err := os.WriteFile(p.File, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -139,6 +141,28 @@ func TestNoAnswerIsNoEnd(t *testing.T) {
 		p.publish(vmfile.Ended, vmfile.Crashed)
 		if err := <-p.done; err == nil || !strings.Contains(err.Error(), "vm-3 has ended: crashed") {
 			t.Error(err)
+		}
+	})
+}
+
+// A launcher older than its agent waits on, and its log says once why.
+func TestLaterVersion(t *testing.T) {
+	var log strings.Builder
+	change := func(o *vmwait.Options) {
+		o.StartTimeout = time.Minute
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	}
+	inPod(t, change, func(p *pod) {
+		if err := os.WriteFile(p.File, []byte(laterEnd), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := <-p.done
+		const unknown = "version 2 of the file is unknown"
+		if !errors.Is(err, vmwait.ErrNotFound) || !strings.Contains(err.Error(), unknown) {
+			t.Errorf("%v, want %q", err, unknown)
+		}
+		if n := strings.Count(log.String(), unknown); n != 1 {
+			t.Errorf("%d lines in the log, want one:\n%s", n, log.String())
 		}
 	})
 }
