@@ -41,7 +41,6 @@ func (s *Supervisor) assignDomain(
 	switch {
 	case gone && (late == nil || late.Launcher.Pod.UID != d.Owner.UID):
 		s.addOrphan(d, p, own)
-		return
 	case late != nil:
 		stops := gone || s.stopsLate(d)
 		s.reportStartedLate(late, d, p, stops)

@@ -99,7 +99,7 @@ func (s *Supervisor) actionFailed(t *managedTie, a tie.Action, err error) {
 // killVM kills the helpers of the emulator in the VM's own cgroup, and then the VM process. It
 // kills the cgroup only if the VM process is in it now, because names of cgroups return.
 func (s *Supervisor) killVM(t *managedTie, a tie.Kill) {
-	if own := a.VM.OwnCgroup; own != "" && t.handles[a.VM.Process.ID()] != nil {
+	if own := a.VM.OwnCgroup; own != "" {
 		now, err := s.Processes.Identify(a.VM.PID)
 		if err == nil && now.Same(a.VM.Process) && host.InCgroup(now.Cgroup, own) {
 			err = s.Processes.KillCgroup(own)
@@ -115,7 +115,7 @@ func (s *Supervisor) killVM(t *managedTie, a tie.Kill) {
 // shutdownByLibvirt sends a shutdown request to libvirt in the background.
 func (s *Supervisor) shutdownByLibvirt(t *managedTie, a tie.ShutdownByLibvirt) {
 	s.enqueue(func(ctx context.Context) {
-		if !s.isCurrent(t) || t.VM(a.VM.Process) == nil {
+		if t.VM(a.VM.Process) == nil {
 			return // the VM process has ended
 		}
 		s.inBackground(ctx, func(ctx context.Context) func(context.Context) {

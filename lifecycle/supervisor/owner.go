@@ -45,7 +45,6 @@ func (s *Supervisor) addOrphan(d tie.Domain, p Tracked, own string) {
 		return // the last process of the domain ends
 	}
 	t := s.addTie(tie.New(launcher, s.terms, s.Clock.Now()))
-	t.endUnseen = true
 	s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable, Domain: &d, OwnCgroup: own})
 	s.step(t, tie.LauncherEnded{
 		Proof: "the domain's metadata names a pod without a container and a cgroup on the node",

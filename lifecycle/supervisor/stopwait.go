@@ -34,18 +34,14 @@ func (s *Supervisor) reportWait(t *managedTie, cause string, orderly time.Durati
 	})
 }
 
-// unknownDomain returns the reason why the launcher's domain may run in an unknown process. Empty:
-// there is none.
+// unknownDomain returns the reason why the domain of a launcher that declares one may run in an
+// unknown process. Empty: there is none.
 func (s *Supervisor) unknownDomain(t *managedTie, result *scanResult) string {
-	declared := t.Launcher.Domain
-	switch {
-	case declared == "":
-		return ""
-	case result.domainsUnknown:
+	if result.domainsUnknown {
 		return "libvirt's records, because the agent cannot list them"
 	}
 	for _, d := range result.unknown {
-		if d.MayMatch(declared) {
+		if d.MayMatch(t.Launcher.Domain) {
 			return "libvirt's record of domain " + d.Name + ", because record or process is " +
 				"unreadable"
 		}
@@ -61,7 +57,7 @@ func (s *Supervisor) unknownDomain(t *managedTie, result *scanResult) string {
 // unprovenEnd returns the reason why the scan does not prove the end of all VM processes of a
 // launcher. Empty: it proves that.
 func (s *Supervisor) unprovenEnd(t *managedTie, result *scanResult) string {
-	unplaced := t.Launcher.Group == 0 && t.Launcher.Cgroup == "" && t.LauncherGone == ""
+	unplaced := t.Launcher.Cgroup == "" && t.LauncherGone == ""
 	why := s.unaccountedDomain(t, result)
 	switch {
 	case why != "":
@@ -107,7 +103,7 @@ func (s *Supervisor) unknownEmulator(t *managedTie, result *scanResult) string {
 		id := p.ID()
 		runs := s.tieOf(result, p) == t && !result.probes[id]
 		switch {
-		case !runs || known[id] || t.handles[id] != nil:
+		case !runs || known[id]:
 		case result.inherited[id]:
 			return "an emulator outside the launcher, because its domain is unknown"
 		case result.unread[id]:
