@@ -16,3 +16,6 @@ func (s *Supervisor) ExitReasons() (count int) {
 func (s *Supervisor) HasLeft(p Tracked, cgroups map[uint64]string) bool {
 	return s.hasLeft(p, cgroups)
 }
+
+// DomainCgroup is domainCgroup.
+var DomainCgroup = domainCgroup

@@ -1,0 +1,232 @@
+package supervisor_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
+)
+
+// The tests of this file are about several launchers that declare one domain.
+
+func requiresOwner(c *supervisor.Config) { c.RequiresOwner = func(string) bool { return true } }
+
+// registerCreated registers a launcher without a first process.
+func (r *rig) registerCreated(name string) registry.Launcher {
+	r.t.Helper()
+	l := registry.Launcher{SandboxID: "sandbox-" + name, Domain: "one"}
+	l.Pod = agentapi.PodRef{Namespace: "vms", Name: name, UID: "uid-" + name}
+	l.Container = agentapi.ContainerRef{Name: "compute", ID: "id-" + name}
+	l.State = agentapi.StateCreated
+	r.config.Registry.Put(l)
+	if err := r.Register(l, ""); err != nil {
+		r.t.Fatal(err)
+	}
+	r.advance(0)
+	return l
+}
+
+// The earliest live launcher has the domain, and each of the others one Event.
+func TestEarliestLauncherHasTheDomain(t *testing.T) {
+	inBubble(t, requiresOwner, func(r *rig) {
+		r.Reconciled()
+		r.registerCreated("created")
+		first := r.launch("first", withDomain)
+		var later []launcher
+		for _, name := range strings.Split("abcdefgh", "") {
+			later = append(later, r.launch(name, withDomain))
+		}
+		vm := r.startDomain("/machine/x")
+		r.DomainsChanged()
+		r.advance(time.Minute)
+		r.expectVMs(first, vm)
+		for _, l := range later {
+			r.expectVMs(l)
+			r.expectNotes(1, agentapi.ReasonDomainClaimed, l.Pod, "pod vms/first")
+		}
+		if slices.Contains(r.recorder.Reasons(), agentapi.ReasonVMUnattended) {
+			t.Error("reported as unattended although a launcher has it")
+		}
+	})
+}
+
+// A launcher that has never started owns no domain.
+func TestDomainOfALauncherThatNeverStarted(t *testing.T) {
+	inBubble(t, withAllStops, func(r *rig) {
+		cgroup := "/kubepods/pod-never/id-never"
+		r.kernel.Write(cgroup, "cgroup.type", "domain\n")
+		l := r.registerCreated("never")
+		if err := r.Register(l, cgroup); err != nil {
+			t.Fatal(err)
+		}
+		r.advance(0)
+		r.kernel.Rmdir(cgroup)
+		r.ScanLauncher(l.Container.ID)
+		r.advance(time.Second)
+		r.config.Registry.RemoveContainer(l.Container.ID)
+		vm := r.startDomain("/machine/x")
+		r.advance(gracePeriod + 2*termPeriod)
+		r.expectSignals(vm)
+	})
+}
+
+// Several launchers of the domain have ended before its start. The last one counts.
+func TestDomainAfterSeveralLaunchers(t *testing.T) {
+	inBubble(t, withAllStops, func(r *rig) {
+		r.Reconciled()
+		var ended []launcher
+		for _, name := range strings.Split("abcdef", "") {
+			l := r.launch(name, withDomain)
+			r.exit(l.process, "SIGKILL")
+			r.config.Registry.RemoveContainer(l.Container.ID)
+			r.config.Registry.RemoveSandbox(l.SandboxID)
+			ended = append(ended, l)
+			r.advance(time.Second)
+		}
+		r.startDomain("/machine/x")
+		r.advance(time.Second)
+		for _, l := range ended[:5] {
+			r.expectNotes(0, agentapi.ReasonVMUnattended, l.Pod, "domain one")
+		}
+		r.expectNotes(1, agentapi.ReasonVMUnattended, ended[5].Pod, "domain one")
+	})
+}
+
+// An Event about a late VM says what the agent knows and does.
+func TestReportOfALateVM(t *testing.T) {
+	for text, c := range map[string]struct{ stops, unseen bool }{
+		"domain one (qemu-system-x86_64) is unattended: it started after its launcher had ended, " +
+			"and the agent leaves it alone": {},
+		"after its launcher had ended, and the agent stops it":            {stops: true},
+		"after its launcher was last seen alive, and the agent leaves it": {unseen: true},
+		"after its launcher was last seen alive, and the agent stops it":  {stops: true, unseen: true},
+	} {
+		change := func(c2 *supervisor.Config) { c2.Terms.StopUnattended = c.stops }
+		inBubble(t, change, func(r *rig) {
+			l := r.launch("vm", withDomain)
+			if c.unseen {
+				r.stop()
+				r.kernel.Exit(l.process.PID)
+				r.advance(time.Minute)
+				r.start()
+			} else {
+				r.exit(l.process, "SIGKILL")
+			}
+			vm := r.startDomain("/machine/x")
+			r.Reconciled()
+			r.advance(time.Minute)
+			r.expectNotes(1, agentapi.ReasonVMUnattended, l.Pod, text)
+			r.expectUnattendedEvent(vm)
+			for _, e := range r.recorder.Events() {
+				if e.Reason == agentapi.ReasonVMUnattended && e.Type != agentapi.Warning {
+					t.Errorf("%+v: want a warning", e)
+				}
+			}
+		})
+	}
+}
+
+// The tracker learns that a node-level VM belongs to the launcher, for its later children.
+func TestNodeLevelVMIsBound(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", withDomain)
+		vm := r.startDomain("/machine/x")
+		all, _, err := r.tracker.Snapshot()
+		bound := slices.ContainsFunc(all, func(p supervisor.Tracked) bool {
+			return p.Same(vm) && p.Bound && p.Group == r.group(l)
+		})
+		if err != nil || !bound {
+			t.Errorf("tracked processes %+v, %v, want the VM bound", all, err)
+		}
+	})
+}
+
+// The policy requires no owner of this domain.
+func TestDomainWithoutARequiredOwner(t *testing.T) {
+	change := func(c *supervisor.Config) { c.RequiresOwner = func(string) bool { return false } }
+	inBubble(t, change, func(r *rig) {
+		r.Reconciled()
+		r.startDomain("/machine/x")
+		r.advance(time.Minute)
+		if slices.Contains(r.recorder.Reasons(), agentapi.ReasonVMUnattended) {
+			t.Error("reported as unattended")
+		}
+	})
+}
+
+// libvirtd descends from a launcher, and its VM belongs to that launcher without a claim.
+func TestInheritedDomainIsNotUnattended(t *testing.T) {
+	inBubble(t, requiresOwner, func(r *rig) {
+		r.Reconciled()
+		l := r.launch("vm", nil)
+		vm := r.inheritGroup(l, "/machine/x")
+		r.recordDomain(vm)
+		r.executeInherited(vm)
+		r.expectVMs(l, vm)
+		if slices.Contains(r.recorder.Reasons(), agentapi.ReasonVMUnattended) {
+			t.Error("reported as unattended")
+		}
+	})
+}
+
+// The domain of an orphan runs in two processes for a moment: the first does not end. Both get
+// their signals.
+func TestTwoProcessesOfAnOrphan(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.Reconciled()
+		r.kernel.Ignores = func(int, string) bool { return true }
+		first := r.startOwned(goneOwner)
+		r.advance(gracePeriod)
+		r.domains.Forget(domainUUID)
+		second := r.startOwned(goneOwner)
+		r.advance(termPeriod + time.Second)
+		r.expectSignals(first, "TERM", "KILL")
+		r.kernel.Exit(first.PID)
+		r.advance(2*gracePeriod + termPeriod)
+		if signals := r.kernel.Signals(second.PID); len(signals) == 0 {
+			t.Error("the second process got no signal")
+		}
+	})
+}
+
+// The end of an orphan takes the helpers in its cgroup along.
+func TestHelperOfAnOrphan(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.Reconciled()
+		r.kernel.Ignores = func(_ int, signal string) bool { return signal == "TERM" }
+		r.kernel.Write(vmScope, "cgroup.type", "domain\n")
+		vm := r.startProcess(vmScope + "/emulator")
+		helper := r.startProcess(vmScope + "/helper")
+		r.kernel.SetArguments(vm.PID, "qemu-system-x86_64", "-uuid", domainUUID)
+		r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID, Owner: goneOwner})
+		r.ProcessEvent(r.tracker.Exec(vm, "qemu-system-x86_64"))
+		r.advance(gracePeriod + 2*termPeriod)
+		if r.alive(vm) || r.alive(helper) {
+			t.Errorf("VM alive: %t, helper alive: %t", r.alive(vm), r.alive(helper))
+		}
+	})
+}
+
+func TestDomainCgroup(t *testing.T) {
+	for cgroup, want := range map[string]string{
+		`/machine.slice/machine-qemu\x2d1\x2done.scope/libvirt/emulator`: `/machine.slice/` +
+			`machine-qemu\x2d1\x2done.scope`,
+		"/machine/qemu-1-one.libvirt-qemu/emulator": "/machine/qemu-1-one.libvirt-qemu",
+		"machine/qemu-1-one.libvirt-qemu":           "/machine/qemu-1-one.libvirt-qemu",
+		`/machine.slice/machine-lxc\x2d1.scope`:     "",
+		`/machine.slice/machine-qemu\x2d1.slice`:    "",
+		"/system.slice/session.scope":               "",
+		"/machine/lxc-1-one.libvirt-qemu":           "",
+		"/machine/qemu-1-one.libvirt-lxc":           "",
+		"/":                                         "", "": "",
+	} {
+		if got := supervisor.DomainCgroup(cgroup); got != want {
+			t.Errorf("%s: %q, want %q", cgroup, got, want)
+		}
+	}
+}
