@@ -42,12 +42,18 @@ func (s *Supervisor) handleTrackedEnd(ctx context.Context, e ProcessEvent) {
 	}
 }
 
-// handleOtherFile handles a VM process that executes another file than an emulator.
+// handleOtherFile handles a VM process that executes another file than an emulator. The process
+// lives, and a launcher process stays one.
 func (s *Supervisor) handleOtherFile(ctx context.Context, p host.Process) {
 	for _, t := range s.ties {
-		if t.VM(p) != nil {
-			s.handleEnd(ctx, t, p, "it executes another file")
+		if t.VM(p) == nil {
+			continue
 		}
+		s.step(t, tie.VMEnded{Process: p, How: "it executes another file"})
+		if t.LauncherProcess == nil || !t.LauncherProcess.Same(p) {
+			s.dropHandle(t, p)
+		}
+		s.requestPodScans(ctx, t.Launcher.Pod.UID)
 	}
 }
 
@@ -60,9 +66,8 @@ func (s *Supervisor) handleEnd(ctx context.Context, t *managedTie, p host.Proces
 	if t.LauncherProcess != nil && t.LauncherProcess.Same(p) {
 		s.handleLauncherEnd(t, how, 0)
 	}
-	if h := t.handles[p.ID()]; h != nil && s.isCurrent(t) {
-		delete(t.handles, p.ID())
-		s.closeHandle(h)
+	if s.isCurrent(t) {
+		s.dropHandle(t, p)
 	}
 	s.requestPodScans(ctx, t.Launcher.Pod.UID)
 }

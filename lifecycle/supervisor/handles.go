@@ -130,6 +130,14 @@ func (s *Supervisor) recordAlive() {
 	}
 }
 
+// dropHandle closes the handle of a process that is no VM process any more, if there is one.
+func (s *Supervisor) dropHandle(t *managedTie, p host.Process) {
+	if h := t.handles[p.ID()]; h != nil {
+		delete(t.handles, p.ID())
+		s.closeHandle(h)
+	}
+}
+
 func (s *Supervisor) closeHandle(h host.Handle) {
 	if err := h.Close(); err != nil {
 		s.Logger.Warn("the agent cannot close the handle of a process", "error", err)

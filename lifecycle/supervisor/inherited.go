@@ -96,8 +96,5 @@ func (s *Supervisor) reassign(from *managedTie, p host.Process, d tie.Domain) {
 	s.logger(from).Info("a VM process runs the domain of another launcher", "pid", p.PID,
 		"domain", d.Name)
 	s.step(from, tie.VMReassigned{Process: p})
-	if h := from.handles[p.ID()]; h != nil {
-		delete(from.handles, p.ID())
-		s.closeHandle(h)
-	}
+	s.dropHandle(from, p)
 }
