@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -42,7 +43,8 @@ spec:
 // sizesTest is an API server with the policy for sizes of VMs. It has no KubeVirt.
 type sizesTest struct {
 	client.Client
-	namespace string
+	controller client.Client // a privileged client with the name of mooring-controller
+	namespace  string
 }
 
 func startSizes(t *testing.T) *sizesTest {
@@ -63,7 +65,10 @@ func startSizes(t *testing.T) *sizesTest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sizesTest{Client: clientFor(t, plane.Config()),
+	controller := rest.CopyConfig(plane.Config())
+	controller.Impersonate = rest.ImpersonationConfig{Groups: []string{"system:masters"},
+		UserName: "system:serviceaccount:mooring-system:mooring-controller"}
+	s := &sizesTest{Client: clientFor(t, plane.Config()), controller: clientFor(t, controller),
 		namespace: kubetest.Namespace(t, clientset)}
 	t.Cleanup(func() { // other tests share the API server
 		for _, o := range slices.Backward(objects) {
@@ -124,6 +129,43 @@ func TestSizeHasOneOwner(t *testing.T) {
 	s.await(t)
 	t.Run("template", s.testTemplate)
 	t.Run("instance type", s.testInstanceType)
+	t.Run("status", s.testStatus)
+}
+
+// Without the status, the policy would not know the size that a VM keeps. So users may not remove
+// the status together with the size, and edit the template afterwards.
+func (s *sizesTest) testStatus(t *testing.T) {
+	shrunk := status(api.ResizeStatus{Desired: api.ResizeAmounts{Memory: "1Gi"},
+		Reason: api.ResizeDone})[api.ResizeStatusKey]
+	forged, err := json.Marshal(shrunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := fmt.Sprintf(`{"metadata": {"annotations": {%q: null, %q: null}}}`, api.ResizeMemoryKey,
+		api.ResizeStatusKey)
+	all := fmt.Sprintf(`{"metadata": {"annotations": null}, %s`, memoryEdit("1Gi")[1:])
+	for name, annotations := range map[string]map[string]string{
+		"seen": status(api.ResizeStatus{Desired: api.ResizeAmounts{Memory: "3Gi"},
+			Reason: api.ResizeDone}, api.ResizeMemoryKey, "3Gi"),
+		"kept-size": status(api.ResizeStatus{Kept: api.ResizeAmounts{Memory: "3Gi"},
+			Reason: api.ResizeKept}),
+	} {
+		running, stopped := s.vm(t, name, true, annotations), s.vm(t, name+"-off", false, annotations)
+		for _, patch := range []string{both, all, with(`{}`, api.ResizeStatusKey, `null`),
+			with(`{}`, api.ResizeStatusKey, string(forged))} {
+			s.check(t, running, patch, "only mooring-controller", api.ResizeStatusKey)
+			s.check(t, stopped, patch)
+			s.asController().check(t, running, patch)
+		}
+		s.check(t, running, with(`{}`, api.ResizeMemoryKey, `null`))
+	}
+	s.check(t, s.vm(t, "without-status", true, nil), with(`{}`, api.ResizeStatusKey, string(forged)),
+		"only mooring-controller")
+}
+
+// asController returns the test with a client of the controller's name.
+func (s *sizesTest) asController() *sizesTest {
+	return &sizesTest{Client: s.controller, namespace: s.namespace}
 }
 
 func (s *sizesTest) testTemplate(t *testing.T) {
@@ -146,7 +188,6 @@ func (s *sizesTest) testTemplate(t *testing.T) {
 			passes: []string{memoryEdit("1024Mi"), socketsEdit(2),
 				`{"spec": {"template": {"spec": {"domain": {"memory": {"guest": 1073741824}}}}}}`,
 				with(`{}`, api.ResizeMemoryKey, `"2Gi"`), with(`{}`, api.ResizeMemoryKey, `null`),
-				with(`{}`, api.ResizeStatusKey, `"{}"`),
 				`{"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}`,
 				`{"metadata": {"finalizers": ["a.test/b"]}}`},
 		},

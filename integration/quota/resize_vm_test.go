@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,6 +60,20 @@ func TestResizeVM(t *testing.T) {
 	reportSize(t, c, &pod, 3<<30)
 	awaitResizeStatus(t, c, vm, api.ResizeDone)
 	eventually(t, "an Event", func() error { return checkEvent(t, c, vm, resizevm.ReasonResized) })
+
+	remove := func(keys ...string) error {
+		patch := fmt.Sprintf(`{"metadata": {"annotations": {"%s": null}}}`,
+			strings.Join(keys, `": null, "`))
+		return c.Client.Patch(t.Context(), vm.DeepCopy(), merge(patch))
+	}
+	err := remove(api.ResizeMemoryKey, api.ResizeStatusKey)
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "mooring-vm-sizes") {
+		t.Errorf("removal of size and status: %v", err)
+	}
+	wantPass(t, remove(api.ResizeMemoryKey))
+	awaitResizeStatus(t, c, vm, api.ResizeKept)
+	askSize(t, c, vm, "3Gi")
+	awaitResizeStatus(t, c, vm, api.ResizeDone)
 
 	vmi := awaitInstance(t, c, vm)
 	if err := c.Client.Delete(t.Context(), vmi); err != nil {

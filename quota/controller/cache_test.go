@@ -12,6 +12,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 )
@@ -29,7 +30,8 @@ func rich() *corev1.Pod {
 	always, deadline := corev1.ContainerRestartPolicyAlways, int64(60)
 	pod := launcher("rich", map[string]string{kubevirtv1.MigrationJobLabel: "m", "vm": "vm",
 		"team": "a"})
-	pod.Annotations = map[string]string{"kubevirt.io/domain": "vm"}
+	pod.Annotations = map[string]string{"kubevirt.io/domain": "vm",
+		api.ResizeMemoryKey: "4Gi"}
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "other"},
 		{Kind: "Pod", UID: "owner", Controller: new(true)}}
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(100, 0)},
@@ -115,7 +117,11 @@ func TestTrimmedPodsKeepWhatTheyAreFor(t *testing.T) {
 	if trimmed.Spec.NodeName != "node" {
 		t.Errorf("node %q", trimmed.Spec.NodeName)
 	}
-	if trimmed.Annotations != nil || trimmed.Spec.Volumes != nil ||
+	if diff := cmp.Diff(map[string]string{api.ResizeMemoryKey: "4Gi"},
+		trimmed.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	if trimmed.Spec.Volumes != nil ||
 		len(trimmed.Spec.InitContainers) > 0 {
 		t.Errorf("kept too much: %+v", trimmed)
 	}

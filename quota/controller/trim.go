@@ -7,16 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 )
 
 // trimPod keeps the identity of a pod, its charge and its scope properties, as if it had one
 // container and no resize: a seventh of a launcher pod. A test proves that quotas see no
-// difference.
+// difference. It also keeps the annotations with the size of its VM, for package resizevm.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: identity(pod.ObjectMeta)}
 	out.Labels = trimLabels(pod.Labels)
+	out.Annotations = api.VMSizeAnnotations(pod.Annotations)
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		out.OwnerReferences = []metav1.OwnerReference{*owner}
 	}

@@ -34,7 +34,7 @@ func (d *decision) waitedForNode() bool {
 
 // readAccepted sets the accepted resources.
 func (d *decision) readAccepted() error {
-	floor := d.askedSize()
+	floor := askedSize(d.pod)
 	if r := d.latest; r != nil && r.Actual != nil {
 		floor.VCPUs = max(floor.VCPUs, r.Actual.VCPUs)
 		floor.Memory = max(floor.Memory, api.Bytes(r.Actual.Memory))
@@ -52,20 +52,11 @@ func (d *decision) readAccepted() error {
 
 // readSized sets the resources for the desired size.
 func (d *decision) readSized() (err error) {
-	d.sized, err = d.sizedResources(merged(d.askedSize(), d.desired))
+	d.sized, err = d.sizedResources(merged(askedSize(d.pod), d.desired))
 	if err == nil && d.KeepMemoryLimits {
 		keepMemoryLimit(d.sized, d.accepted)
 	}
 	return err
-}
-
-// askedSize returns the size that the pod asks mooring-shim for.
-func (d *decision) askedSize() api.Size {
-	s, err := api.ParseSize(d.pod.Annotations, compute)
-	if err != nil {
-		return api.Size{}
-	}
-	return s
 }
 
 // acceptedResources returns the resources of the launcher without growth that kubelet has not

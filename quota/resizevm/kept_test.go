@@ -57,6 +57,16 @@ func TestKeptSizeInMigration(t *testing.T) {
 	w.wantKept(t, api.ResizeMigrating, api.ResizeAmounts{Memory: "4Gi"})
 }
 
+// A user removes all annotations while the VM migrates.
+func TestKeptSizeInMigrationWithoutStatus(t *testing.T) {
+	w := newWorld(shapes()["burstable"])
+	w.ask(api.ResizeMemoryKey, "4Gi")
+	w.settle(t)
+	w.vmi.Status.MigrationState = &kubevirtv1.VirtualMachineInstanceMigrationState{}
+	w.vm.Annotations = map[string]string{}
+	w.wantKept(t, api.ResizeKept, api.ResizeAmounts{Memory: "4Gi"})
+}
+
 // A VM with the size of its template keeps none.
 func TestNoKeptSize(t *testing.T) {
 	t.Run("back at the template", func(t *testing.T) {

@@ -65,8 +65,8 @@ func NewReconciler(c Config) *Reconciler {
 	return &Reconciler{Config: c, observed: map[types.NamespacedName]string{}}
 }
 
-// Reconcile implements [reconcile.Reconciler]. A VM without annotations costs only a read from the
-// cache. After an error controller-runtime retries with back-off.
+// Reconcile implements [reconcile.Reconciler]. A VM without a size costs only reads from the cache.
+// After an error controller-runtime retries with back-off.
 func (r *Reconciler) Reconcile(
 	ctx context.Context, request reconcile.Request,
 ) (reconcile.Result, error) {
@@ -75,7 +75,11 @@ func (r *Reconciler) Reconcile(
 		r.forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if cached.DeletionTimestamp != nil || len(api.VMSizeAnnotations(cached.Annotations)) == 0 {
+	sized, err := r.isSized(ctx, cached)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !sized || cached.DeletionTimestamp != nil {
 		r.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}

@@ -268,3 +268,20 @@ func TestObserveChangesNothing(t *testing.T) {
 		t.Errorf("Events %q", all)
 	}
 }
+
+// A user removes the status together with the size. The admission policy needs the status while the
+// VM keeps the size.
+func TestRemovedStatusReturns(t *testing.T) {
+	p := newPlane(t, false)
+	p.annotate(t, api.ResizeMemoryKey, "4Gi")
+	p.steps(t, 5)
+	vm := p.read(t)
+	vm.Annotations = nil
+	if err := p.api.Update(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	p.steps(t, 1)
+	if s := p.status(t); s.Reason != api.ResizeKept || s.Kept.Memory != "4Gi" {
+		t.Errorf("status %+v", s)
+	}
+}

@@ -39,14 +39,24 @@ func Sources(from cache.Cache) []source.Source {
 	}
 }
 
-// vmOf returns the VM of a launcher pod. KubeVirt names the pod's owner, an instance, after its VM.
+// vmOf returns the VM of a launcher pod.
 func vmOf(pod client.Object) []reconcile.Request {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != kubevirtv1.VirtualMachineInstanceGroupVersionKind.Kind {
+	name := vmNameOf(pod)
+	if name == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: pod.GetNamespace(), Name: owner.Name}}}
+		Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+// vmNameOf returns the name of the VM of a launcher pod; "": it is no launcher. KubeVirt names the
+// pod's owner, an instance, after its VM.
+func vmNameOf(pod client.Object) string {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != kubevirtv1.VirtualMachineInstanceGroupVersionKind.Kind {
+		return ""
+	}
+	return owner.Name
 }
 
 // reportedVMs returns the VMs with a resize in a NodeState.

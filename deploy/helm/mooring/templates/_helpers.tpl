@@ -164,10 +164,15 @@ admissionReviewVersions: [v1]
 [quotaannotations{{ if regexMatch "[.]mooring[.]dev/$" .Values.controller.quota.annotationPrefix }}, namespaceannotations{{ end }}]
 {{- end }}
 
+{{/* Whether a request is one of mooring-controller. */}}
+{{- define "mooring.isController" -}}
+request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:mooring-controller'
+{{- end }}
+
 {{/* A condition of policies for requests of mooring-controller. */}}
 {{- define "mooring.byController" -}}
 - name: by-controller
-  expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:mooring-controller'
+  expression: {{ include "mooring.isController" . }}
 {{- end }}
 
 {{/* Whether an update of a pod removes the finalizer of fencing. */}}
