@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // ResizeStatusKey is the annotation of a VirtualMachine with its [ResizeStatus] as JSON.
@@ -39,13 +40,16 @@ const (
 
 	// ResizeQuotaUnknown: the quotas of the namespace are unreadable.
 	ResizeQuotaUnknown ResizeReason = "QuotaUnknown"
+
+	// ResizeAPIError: requests to the API server fail, so the actual size is unknown.
+	ResizeAPIError ResizeReason = "APIError"
 )
 
 // ResizeReasons returns all reasons of a ResizeStatus.
 func ResizeReasons() []ResizeReason {
 	return []ResizeReason{ResizeInvalid, ResizeNotRunning, ResizeMigrating, ResizeRefused,
 		ResizeNoQuota, ResizeNoNode, ResizeUnderWay, ResizeFailed, ResizeDone, ResizeNoEstimate,
-		ResizeQuotaUnknown, ResizeKept}
+		ResizeQuotaUnknown, ResizeKept, ResizeAPIError}
 }
 
 // ResizeStatus compares the desired size of a VirtualMachine with its actual size.
@@ -59,6 +63,9 @@ type ResizeStatus struct {
 	// Kept is the size of dimensions without annotation that differ from the template, because the
 	// VM had a size by annotation. It ends with the next start of the VM.
 	Kept ResizeAmounts `json:"kept,omitzero"`
+
+	// Since is the start of this reason for this desired size, in whole seconds; zero: unknown.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // ResizeAmounts are the vCPUs and the memory of a VM. Zero is no request.

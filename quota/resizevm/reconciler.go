@@ -53,7 +53,8 @@ type Reconciler struct {
 	Config
 
 	mu       sync.Mutex
-	observed map[types.NamespacedName]string // status reported in mode observe
+	observed map[types.NamespacedName]string    // status reported in mode observe
+	failing  map[types.NamespacedName]time.Time // see failsSince
 }
 
 // NewReconciler returns a reconciler.
@@ -62,7 +63,8 @@ func NewReconciler(c Config) *Reconciler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Reconciler{Config: c, observed: map[types.NamespacedName]string{}}
+	return &Reconciler{Config: c, observed: map[types.NamespacedName]string{},
+		failing: map[types.NamespacedName]time.Time{}}
 }
 
 // Reconcile implements [reconcile.Reconciler]. A VM without a size costs only reads from the cache.
@@ -83,21 +85,29 @@ func (r *Reconciler) Reconcile(
 		r.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	in, err := r.read(ctx, request.NamespacedName)
-	if err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	d, err := r.compare(ctx, request.NamespacedName)
+	if err != nil && d.Status == nil {
+		return reconcile.Result{}, errors.Join(err, r.reportFailure(ctx, cached, err))
+	}
+	r.succeeded(request.NamespacedName)
+	return reconcile.Result{RequeueAfter: period(d)}, err
+}
+
+// compare reads a VM, applies the next step, and reports the status. Without a status in the
+// decision, its error is one of requests to the API server.
+func (r *Reconciler) compare(ctx context.Context, name types.NamespacedName) (Decision, error) {
+	in, err := r.read(ctx, name)
+	if err != nil || in.VM == nil {
+		return Decision{}, err
 	}
 	if in.GiveWay, err = r.othersWait(ctx, in.VM); err != nil {
-		return reconcile.Result{}, err
+		return Decision{}, err
 	}
 	d, err := r.step(ctx, in)
 	if err != nil && d.Status == nil {
-		return reconcile.Result{}, err
+		return d, err
 	}
-	if err := errors.Join(err, r.report(ctx, in.VM, d.Status)); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: period(d)}, nil
+	return d, errors.Join(err, r.report(ctx, in.VM, d.Status))
 }
 
 func period(d Decision) time.Duration {
@@ -111,14 +121,19 @@ func period(d Decision) time.Duration {
 	return retryPeriod
 }
 
-// read reads a VM from the API server. Only the reports come from the cache.
+// read reads a VM from the API server. Only the reports come from the cache. Without the VM, the
+// input is empty.
 func (r *Reconciler) read(ctx context.Context, name types.NamespacedName) (Input, error) {
-	in := Input{VM: &kubevirtv1.VirtualMachine{}, Reports: map[string]v1alpha1.ResizeReport{}}
-	if err := r.Live.Get(ctx, name, in.VM); err != nil {
-		return in, fmt.Errorf("reading VirtualMachine %s: %w", name, err)
+	vm, vmi := &kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineInstance{}
+	err := r.Live.Get(ctx, name, vm)
+	switch {
+	case apierrors.IsNotFound(err):
+		return Input{}, nil
+	case err != nil:
+		return Input{}, fmt.Errorf("reading VirtualMachine %s: %w", name, err)
 	}
-	vmi := &kubevirtv1.VirtualMachineInstance{}
-	err := r.Live.Get(ctx, name, vmi)
+	in := Input{VM: vm, Reports: map[string]v1alpha1.ResizeReport{}}
+	err = r.Live.Get(ctx, name, vmi)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !metav1.IsControlledBy(vmi, in.VM):
 		return in, nil
@@ -188,4 +203,5 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.observed, name)
+	delete(r.failing, name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -30,6 +31,9 @@ const (
 func (r *Reconciler) report(
 	ctx context.Context, vm *kubevirtv1.VirtualMachine, status *api.ResizeStatus,
 ) error {
+	if status != nil && status.Since.IsZero() {
+		status.Since = r.reasonSince(vm, status)
+	}
 	text := statusText(status)
 	if r.Options.Observe {
 		r.reportObserved(vm, status, text)
@@ -51,6 +55,17 @@ func (r *Reconciler) report(
 		r.event(vm, kind, reason, status.Message)
 	}
 	return nil
+}
+
+// reasonSince returns the start of the reason of a status: that of the last status, or now.
+func (r *Reconciler) reasonSince(
+	vm *kubevirtv1.VirtualMachine, status *api.ResizeStatus,
+) time.Time {
+	last, _ := statusIn(vm.Annotations)
+	if last.Reason == status.Reason && last.Desired == status.Desired && !last.Since.IsZero() {
+		return last.Since
+	}
+	return wholeSeconds(r.Now())
 }
 
 // reportObserved writes an Event for a status that mode enforce would act on.
