@@ -136,7 +136,7 @@ func (a *Agent) makeGuard(context.Context) error {
 	if a.kernel, err = host.NewLinuxKernel(a.config.Proc, a.config.Cgroup); err != nil {
 		return err
 	}
-	a.usage = &usageSampler{read: a.kernel.Usage, logger: a.logger}
+	a.usage = &usageSampler{read: a.kernel.Usage, iommufd: a.kernel.HasIOMMUFD, logger: a.logger}
 	a.guard = guard.New(guard.Config{
 		Registry: a.registry,
 		Kernel:   a.kernel,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // usagePeriod is the time between two samples of the use of all VM processes: two files each.
@@ -18,8 +19,9 @@ const usagePeriod = 15 * time.Second
 // usageSampler keeps the latest use of each VM process, so that answers need no I/O. It is safe for
 // concurrent use.
 type usageSampler struct {
-	read   func(host.Process) (host.Usage, error)
-	logger *slog.Logger
+	read    func(host.Process) (host.Usage, error)
+	iommufd func(host.Process) (bool, error) // see [host.LinuxKernel.HasIOMMUFD]
+	logger  *slog.Logger
 
 	mu      sync.Mutex
 	samples map[host.Process]usageSample
@@ -32,7 +34,7 @@ type usageSample struct {
 }
 
 // run samples the VM processes of launchers until ctx ends.
-func (s *usageSampler) run(ctx context.Context, launchers func() []agentapi.Launcher) {
+func (s *usageSampler) run(ctx context.Context, launchers func() []registry.Launcher) {
 	ticker := time.NewTicker(usagePeriod)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -45,14 +47,16 @@ func (s *usageSampler) run(ctx context.Context, launchers func() []agentapi.Laun
 }
 
 // sample replaces all samples, and so forgets ended processes.
-func (s *usageSampler) sample(launchers []agentapi.Launcher, now time.Time) {
+func (s *usageSampler) sample(launchers []registry.Launcher, now time.Time) {
 	next := map[host.Process]usageSample{}
 	for i := range launchers {
 		for _, vm := range launchers[i].VMs {
 			p := processOf(vm)
 			used, err := s.read(p)
 			if err == nil {
-				next[p] = s.after(p, used, now)
+				sample := s.after(p, used, now)
+				sample.used.PinnedPer = s.pinnedPer(&launchers[i], vm, used)
+				next[p] = sample
 			} else if !errors.Is(err, host.ErrGone) {
 				s.logger.Debug("cannot read the use of a VM process", slog.Any("error", err))
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 func TestUsageSampler(t *testing.T) {
@@ -22,17 +23,16 @@ func TestUsageSampler(t *testing.T) {
 		}
 		return u, nil
 	}}
-	launchers := func() []agentapi.Launcher {
-		return []agentapi.Launcher{{VMs: []agentapi.VM{{PID: 1, StartTime: 7},
-			{PID: 2, StartTime: 8}}}}
-	}
+	launchers := []registry.Launcher{{Launcher: agentapi.Launcher{
+		VMs: []agentapi.VM{{PID: 1, StartTime: 7}, {PID: 2, StartTime: 8}}}}}
 	sampled := func(at time.Duration) []agentapi.VM {
-		s.sample(launchers(), time.Unix(0, 0).Add(at))
-		all := launchers()
-		s.fill(all)
-		return all[0].VMs
+		s.sample(launchers, time.Unix(0, 0).Add(at))
+		shown := []agentapi.Launcher{launchers[0].Launcher}
+		s.fill(shown)
+		return shown[0].VMs
 	}
-	want := agentapi.Usage{Memory: 4 << 30, Locked: 3 << 30, Pinned: 1 << 20}
+	want := agentapi.Usage{Memory: 4 << 30, Locked: 3 << 30, Pinned: 1 << 20,
+		PinnedPer: agentapi.PerProcess}
 	if diff := cmp.Diff([]agentapi.VM{{PID: 1, StartTime: 7, Usage: &want},
 		{PID: 2, StartTime: 8}}, sampled(0)); diff != "" {
 		t.Errorf("first sample (-want +got):\n%s", diff)

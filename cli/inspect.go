@@ -110,6 +110,7 @@ func describe(w io.Writer, l agentapi.Launcher, now time.Time) error {
 			return err
 		}
 	}
+	section(w, "Pinned memory", strings.Join(pinTexts(l), "\n"))
 	describeResize(w, l.Resize, now)
 	section(w, "Notes", strings.Join(l.Notes, "\n"))
 	return nil

@@ -15,7 +15,8 @@ func usedVM() agentapi.Launcher {
 	l := vfio("vms")
 	l.Limits = podapi.Limits{Memory: 5 << 30, CPU: 2000}
 	l.VMs = []agentapi.VM{{PID: 43, StartTime: 900, State: agentapi.VMRunning, Since: now,
-		Usage: &agentapi.Usage{Memory: 4 << 30, Locked: 3 << 30, Pinned: 1 << 20, CPU: &cpu}}}
+		Usage: &agentapi.Usage{Memory: 4 << 30, Locked: 3 << 30, Pinned: 1 << 20, CPU: &cpu,
+			PinnedPer: agentapi.PerProcess}}}
 	return l
 }
 

@@ -19,8 +19,9 @@ func (p *Program) topCommand() *cobra.Command {
 			"are VmLck and VmPin, and MEMLOCK is the memory-lock limit. CPU is in\n" +
 			"thousandths of a CPU (m), and CPU LIMIT the limit of the container.\n\n" +
 			"Each agent samples its VM processes every 15 seconds. In a cluster a sample is\n" +
-			"at most a minute older. -o wide adds the container and its number of VM\n" +
-			"processes.",
+			"at most a minute older. -o wide adds the container, its number of VM\n" +
+			"processes, and PINNED PER: the kernel compares the pinned pages of the process or\n" +
+			"of the user with MEMLOCK.",
 		Args: between(0, 0, "none"),
 	}
 	var flags viewFlags
@@ -46,6 +47,8 @@ type usageJSON struct {
 	MemoryLimit int64           `json:"memoryLimit"`
 	Locked      int64           `json:"locked"`
 	Pinned      int64           `json:"pinned"`
+	// pages that the kernel adds up with Pinned; the least favourable of the VM processes
+	PinnedPer agentapi.PinnedPer `json:"pinnedPer,omitempty"`
 	Memlock     string          `json:"memlock,omitempty"`
 	CPU         *int64          `json:"cpu,omitempty"` // absent: not sampled twice yet
 	CPULimit    int64           `json:"cpuLimit"`
@@ -64,6 +67,7 @@ func usageOf(l nodeLauncher) (u usageJSON, ok bool) {
 		u.Memory += vm.Usage.Memory
 		u.Locked += vm.Usage.Locked
 		u.Pinned += vm.Usage.Pinned
+		u.PinnedPer = worsePins(u.PinnedPer, vm.Usage.PinnedPer)
 		if vm.Usage.CPU != nil {
 			sum := *vm.Usage.CPU
 			if u.CPU != nil {
@@ -76,7 +80,7 @@ func usageOf(l nodeLauncher) (u usageJSON, ok bool) {
 }
 
 func (p *Program) writeTop(v *view, output *outputFlags) error {
-	p.writeNotes(v.notes)
+	p.writeNotes(append(v.notes, pinNotes(v.launchers)...))
 	used := []usageJSON{}
 	var shown []nodeLauncher
 	for _, l := range v.launchers {
@@ -101,7 +105,7 @@ func topRows(used []usageJSON, nodes, wide bool) [][]string {
 		rows[0] = append(rows[0], "NODE")
 	}
 	if wide {
-		rows[0] = append(rows[0], "CONTAINER", "VMS")
+		rows[0] = append(rows[0], "CONTAINER", "VMS", "PINNED PER")
 	}
 	for _, u := range used {
 		row := []string{u.Pod.Namespace, u.Pod.Name, mebibytes(u.Memory), limit(u.MemoryLimit),
@@ -114,7 +118,7 @@ func topRows(used []usageJSON, nodes, wide bool) [][]string {
 			row = append(row, u.Node)
 		}
 		if wide {
-			row = append(row, u.Container, strconv.Itoa(u.VMs))
+			row = append(row, u.Container, strconv.Itoa(u.VMs), string(u.PinnedPer))
 		}
 		rows = append(rows, row)
 	}

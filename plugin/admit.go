@@ -117,6 +117,8 @@ func launcher(
 		MemoryLimit: limits.Memory,
 		HugePages:   facts.HugePages,
 
+		PinsByIOMMUFD: pinsByIOMMUFD(ctr.GetLinux().GetDevices()),
+
 		Demand:      d.Demand,
 		Maximum:     d.Maximum(),
 		Undecided:   d.Undecided,

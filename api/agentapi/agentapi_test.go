@@ -50,6 +50,8 @@ func TestWireFormat(t *testing.T) {
 				`"mode":"","since":"0001-01-01T00:00:00Z","limits":{"memory":1073741824}}`},
 		"usage": {Usage{Memory: 3, Locked: 2, Pinned: 1},
 			`{"memory":3,"locked":2,"pinned":1}`},
+		"usage with iommufd": {Usage{Pinned: 1, PinnedPer: PerUser},
+			`{"memory":0,"locked":0,"pinned":1,"pinnedPer":"user"}`},
 		"no heartbeat yet": {Heartbeat{Watchdog: 0.5}, `{"watchdog":0.5}`},
 		"lease request": {LeaseRequest{300, "migration"},
 			`{"seconds":300,"reason":"migration"}`},

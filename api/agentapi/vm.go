@@ -38,11 +38,24 @@ type VM struct {
 	Usage      *Usage    `json:"usage,omitempty"` // latest sample; nil: none yet
 }
 
+// PinnedPer says which pinned pages the kernel adds up and compares with the memory-lock limit of a
+// VM process.
+type PinnedPer string
+
+// The pages that the kernel adds up.
+const (
+	PerProcess PinnedPer = "process" // pages of the process
+	PerUser    PinnedPer = "user"    // pages of all processes of the user: iommufd's default
+	PerUnknown PinnedPer = "unknown" // the agent cannot see whether the process uses iommufd
+)
+
 // Usage is the use of the node by a VM process.
 type Usage struct {
 	Memory int64 `json:"memory"` // resident, in bytes: VmRSS of proc_pid_status(5)
 	Locked int64 `json:"locked"` // by mlock(2) and VFIO, in bytes: VmLck
-	Pinned int64 `json:"pinned"` // by RDMA and similar, in bytes: VmPin
+	Pinned int64 `json:"pinned"` // by RDMA, vDPA and iommufd, in bytes: VmPin
+	// empty: nothing is pinned, or CAP_IPC_LOCK frees the process from the limit
+	PinnedPer PinnedPer `json:"pinnedPer,omitempty"`
 	// thousandths of a CPU between the two latest samples; nil after the first one
 	CPU *int64 `json:"cpu,omitempty"`
 }

@@ -183,6 +183,11 @@ type UsageReport struct {
 	Locked int64 `json:"locked"`
 	Pinned int64 `json:"pinned"`
 
+	// PinnedPer is process, user or unknown: the pinned pages that the kernel adds up and compares
+	// with the memory-lock limit. Absent: nothing is pinned, or no limit applies.
+	// +optional
+	PinnedPer string `json:"pinnedPer,omitempty"`
+
 	// CPU is the CPU time between the two latest samples; absent after the first one.
 	// +optional
 	CPU *int64 `json:"cpu,omitempty"`

@@ -14,7 +14,11 @@ func TestParseUsage(t *testing.T) {
 		ok           bool
 	}{
 		"all": {"VmRSS:\t 4 kB\nVmLck:\t 2 kB\nVmPin:\t 1 kB\n", stat,
-			Usage{4 << 10, 2 << 10, 1 << 10, 2 * time.Second}, true},
+			Usage{4 << 10, 2 << 10, 1 << 10, false, 2 * time.Second}, true},
+		"without a limit": {"VmRSS:\t 4 kB\nCapEff:\t0000000000004000\n", stat,
+			Usage{Resident: 4 << 10, IPCLock: true, CPU: 2 * time.Second}, true},
+		"another capability": {"VmRSS:\t 4 kB\nCapEff:\t0000000000000400\n", stat,
+			Usage{Resident: 4 << 10, CPU: 2 * time.Second}, true},
 		"no pinned":  {"VmRSS:\t 4 kB\n", stat, Usage{Resident: 4 << 10, CPU: 2 * time.Second}, true},
 		"short stat": {"VmRSS:\t 4 kB\n", "42 (a) S 1", Usage{}, false},
 		"no number":  {"VmRSS:\t 4 kB\n", "42 (a) S 1 2 3 4 5 6 7 8 9 10 x 1", Usage{}, false},

@@ -5,12 +5,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Usage is the use of the node by a process. Memory is in bytes.
 type Usage struct {
-	Resident, Locked, Pinned uint64        // VmRSS, VmLck and VmPin of proc_pid_status(5)
-	CPU                      time.Duration // CPU time since the start of the process
+	Resident, Locked, Pinned uint64 // VmRSS, VmLck and VmPin of proc_pid_status(5)
+
+	// IPCLock reports CAP_IPC_LOCK. RLIMIT_MEMLOCK does not limit such a process.
+	IPCLock bool
+
+	CPU time.Duration // CPU time since the start of the process
 }
 
 // Usage reads the use of the node by a process. [ErrGone] after its end.
@@ -42,8 +48,20 @@ func parseUsage(status, stat string) (u Usage, err error) {
 	u.Resident = resident
 	u.Locked, _ = kibibytes(status, "VmLck:")
 	u.Pinned, _ = kibibytes(status, "VmPin:")
+	u.IPCLock = hasIPCLock(status)
 	u.CPU, err = parseCPUTime(stat)
 	return u, err
+}
+
+// hasIPCLock reports whether the effective capabilities of a process have CAP_IPC_LOCK.
+func hasIPCLock(status string) bool {
+	for line := range strings.Lines(status) {
+		if text, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+			return err == nil && set&(1<<unix.CAP_IPC_LOCK) != 0
+		}
+	}
+	return false
 }
 
 // parseCPUTime adds up fields 14 and 15 of /proc/<pid>/stat: user and system time.

@@ -60,6 +60,10 @@ type Launcher struct {
 	// HugePages is the pod's limit of huge pages at the launcher's creation, in bytes.
 	HugePages int64
 
+	// PinsByIOMMUFD is set if the container has /dev/iommu and no device of vDPA or RDMA. Pages that
+	// its VM processes have in VmPin only are then pages of iommufd.
+	PinsByIOMMUFD bool
+
 	// Size is the VM size in the annotations at the pod's creation. SizeError is the error of
 	// reading them; Size is then empty.
 	Size      api.Size
