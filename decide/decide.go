@@ -54,6 +54,10 @@ type Facts struct {
 	// HugePages is the pod's limit of huge pages in bytes, which the memory limit does not include.
 	HugePages int64
 
+	// HugePagesUnknown is the error of reading the limit; HugePages is then an upper bound. nil: the
+	// limit is known.
+	HugePagesUnknown error
+
 	// Outside is set if the VM runs outside of the container, in the node's libvirt. [Container]
 	// sets it if the annotations declare a domain.
 	Outside bool

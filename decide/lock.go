@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -144,9 +145,20 @@ func checkNode(p *policy.Policy, rule policy.Rule, f Facts, lock host.Limit) err
 	}
 	return fmt.Errorf("rule %q allows that, but the node policy allows %s for all launchers of "+
 		"this node together "+
-		"(memlock.nodeMax), and others have %s; this one counts with %s, %s; run the pod "+
+		"(memlock.nodeMax), and others have %s; this one counts with %s, %s; %srun the pod "+
 		"elsewhere, or wait until others stop",
-		rule.Name, api.Bytes(most), api.Bytes(f.NodeGranted), api.Bytes(charge), why)
+		rule.Name, api.Bytes(most), api.Bytes(f.NodeGranted), api.Bytes(charge), why,
+		f.unknownHugePages())
+}
+
+// unknownHugePages says that the launcher's huge pages in the node's account are an upper bound, and
+// why. It is empty if their limit is known or does not count.
+func (f Facts) unknownHugePages() string {
+	if f.HugePagesUnknown == nil || f.MemoryLimit <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("its huge-page limit is unknown and counts as %s: %s; ",
+		api.Bytes(f.HugePages), f.HugePagesUnknown)
 }
 
 // ceiling returns the largest lock [Raise] can allow for a launcher, regardless of the node's
@@ -169,6 +181,9 @@ func (d *decider) allowMemlock(lock memlock.Result) {
 	d.setting(agentapi.MemlockSetting).Allowed = allowedLock(d.rule, lock.Unlimited)
 	if err := checkLock(d.policy, d.rule, d.facts, limitOf(lock)); err != nil {
 		d.refuse(agentapi.ReasonMemlockRefused, "%s: %s", d.requestedLock(lock), err)
+	}
+	if unknown := d.facts.unknownHugePages(); unknown != "" {
+		d.note("%s", strings.TrimSuffix(unknown, "; "))
 	}
 	if _, bounded := d.facts.bound().Charge(limitOf(lock)); !bounded {
 		why := "without a memory limit"

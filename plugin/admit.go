@@ -25,7 +25,7 @@ func (p *Plugin) admit(
 		return registry.Launcher{}, decide.Decision{}
 	}
 	facts := p.facts(pod, ctr)
-	facts.HugePages = p.hugePages(pod)
+	withHugePages(&facts, p.hugePages(pod))
 	var l registry.Launcher
 	var d decide.Decision
 	p.settle(func() (again bool) {
@@ -76,6 +76,11 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
 	}
 	f.ServiceAccount, f.ServiceAccountKnown = p.serviceAccount(f.Pod.UID)
 	return f
+}
+
+// withHugePages completes the facts.
+func withHugePages(f *decide.Facts, limit hugePageLimit) {
+	f.HugePages, f.HugePagesUnknown = limit.bytes, limit.unknown
 }
 
 func podRef(pod *nri.PodSandbox) agentapi.PodRef {

@@ -64,13 +64,13 @@ func (p *Plugin) registerExisting(m podContainer, state agentapi.State, since re
 	return l, d, true
 }
 
-// decideExisting decides about an existing container of a pod with this limit of huge pages, in
-// bytes.
+// decideExisting decides about an existing container of a pod with this limit of huge pages.
 func (p *Plugin) decideExisting(
-	m podContainer, state agentapi.State, hugePages int64,
+	m podContainer, state agentapi.State, hugePages hugePageLimit,
 ) (registry.Launcher, decide.Decision) {
 	facts := p.facts(m.pod, m.ctr)
-	facts.Exists, facts.HugePages = true, hugePages
+	facts.Exists = true
+	withHugePages(&facts, hugePages)
 	facts.DomainClaimant = p.claimant(facts, false)
 	d := decide.Container(p.Policy.Get(), facts)
 	return launcher(m.pod, m.ctr, facts, d, state), d

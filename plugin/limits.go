@@ -76,32 +76,6 @@ func (p *Plugin) accountGrowth(
 	return decide.AccountGrowth(p.Policy.Get(), &l.Launcher, was, l.Charge(), others), exact
 }
 
-// nodeHugePages returns the bytes of huge pages that all pods of the node may have together.
-func (p *Plugin) nodeHugePages() int64 {
-	if p.HugePages == nil {
-		return 0
-	}
-	bytes, err := p.HugePages("/")
-	if err != nil {
-		return math.MaxInt64 // unknown; a read of a pod's limit logs the error
-	}
-	return bytes
-}
-
-// hugePages returns the bytes of huge pages that a pod may have, which kubelet sets for the pod's
-// cgroup. The list of containers lacks them, because containerd drops them by default.
-func (p *Plugin) hugePages(pod *nri.PodSandbox) int64 {
-	if p.HugePages == nil {
-		return 0
-	}
-	bytes, err := p.HugePages(podCgroup(pod.GetLinux().GetCgroupParent()))
-	if err != nil {
-		p.Logger.Warn("cannot read the huge-page limit of a pod: the node's account has none of it",
-			"pod", pod.GetNamespace()+"/"+pod.GetName(), "error", err)
-	}
-	return bytes
-}
-
 // limitsOf applies new resources to a container's limits. A limit below 0 means none. Absent
 // resources leave a limit unchanged.
 func limitsOf(r *nri.LinuxResources, was registry.ContainerLimits) registry.ContainerLimits {

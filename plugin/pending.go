@@ -59,7 +59,7 @@ func (p *Plugin) chargesOf(s *snapshot) []registry.Launcher {
 func countsHugePages(l registry.Launcher) bool { return l.MemoryLimit > 0 }
 
 // readHugePages reads the huge-page limits of a pending list's launchers. The node's account is
-// then exact.
+// then exact, except for unreadable limits, which count with their upper bound.
 func (p *Plugin) readHugePages() {
 	s := p.snapshot.Load()
 	if s == nil {
@@ -71,7 +71,7 @@ func (p *Plugin) readHugePages() {
 	pods := s.podsByID()
 	for i := range charges {
 		if countsHugePages(charges[i]) {
-			charges[i].HugePages = p.hugePages(pods[charges[i].SandboxID])
+			charges[i].HugePages = p.hugePages(pods[charges[i].SandboxID]).bytes
 		}
 	}
 	p.deciding.Lock()
@@ -87,7 +87,7 @@ func (p *Plugin) chargeOf(m podContainer) (l registry.Launcher, ok bool) {
 	}
 	spec := specMemlock(m.ctr)
 	if spec == nil {
-		l, _ = p.decideExisting(m, stateOf(m.ctr), 0)
+		l, _ = p.decideExisting(m, stateOf(m.ctr), hugePageLimit{})
 		return l, l.Demand != nil
 	}
 	_, domain, _ := api.Effective(m.pod.GetAnnotations(), api.DomainKey, m.ctr.GetName())
@@ -123,7 +123,7 @@ func (p *Plugin) claimsOf(s *snapshot) []registry.Launcher {
 	for m := range s.members() {
 		_, _, declares := api.Effective(m.pod.GetAnnotations(), api.DomainKey, m.ctr.GetName())
 		if declares && p.runsVM(m.pod, m.ctr) {
-			l, _ := p.decideExisting(m, stateOf(m.ctr), 0)
+			l, _ := p.decideExisting(m, stateOf(m.ctr), hugePageLimit{})
 			s.pending.claims = append(s.pending.claims, l)
 		}
 	}
