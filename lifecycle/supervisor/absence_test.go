@@ -139,3 +139,18 @@ func TestFenceForgetsALauncher(t *testing.T) {
 		}
 	})
 }
+
+// The agent cannot read the launcher process after an absence. This proves no end.
+func TestUnreadableLauncherAfterAnAbsence(t *testing.T) {
+	f := &failingIdentify{}
+	change := func(c *supervisor.Config) { f.Processes, c.Processes = c.Processes, f }
+	inSuspendableBubble(t, change, func(r *rig, suspend func(time.Duration)) {
+		l := r.launch("vm", nil)
+		vm := r.startQEMU(l.cgroup)
+		f.fail.Store(true)
+		suspend(time.Minute)
+		r.advance(time.Minute)
+		r.expectSignals(vm)
+		r.expectPhase(l, agentapi.PhaseActive, agentapi.VMRunning)
+	})
+}
