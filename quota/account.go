@@ -192,27 +192,20 @@ func (a Account) chargeOfPods(pods []v1alpha1.ReservedPod) (corev1.ResourceList,
 
 // quotaWrite returns the write that changes the quota to the desired amounts, and whether the
 // controller writes the quota at all. A lowered quota keeps its base until status.hard has fallen,
-// because the guard needs it until then. The write that removes the base gives the limits back to
-// their owners.
+// because the guard needs it until then.
 func (a Account) quotaWrite(o Options) (WriteQuota, bool) {
-	w := WriteQuota{Name: a.Quota.Name, UID: a.Quota.UID, ResourceVersion: a.Quota.ResourceVersion,
-		Hard: a.Desired, Annotations: Annotations{OverrunAnnotation: ""}}
+	var w WriteQuota
 	switch {
 	case len(a.Reservations) > 0:
+		w = a.recordedWrite(o)
 		w.Annotations[o.Prefix+MigratingName] = a.migratingVMs()
-	case raised(a.Quota):
-		for _, key := range o.QuotaAnnotations() {
-			w.Annotations[key] = ""
-		}
-	default:
+		delete(w.Annotations, RetryAnnotation) // stays
+	case !raised(a.Quota):
 		return WriteQuota{}, false
-	}
-	if len(a.Reservations) > 0 || a.raisedInForce() || !equalLists(w.Hard, a.Quota.Spec.Hard) {
-		w.Annotations[BaseAnnotation] = formatList(a.Base)
-		w.Annotations[AppliedAnnotation] = formatList(a.Desired)
-		w.Annotations[OwnersAnnotation] = a.owners().text()
-	} else if len(a.Quota.ManagedFields) > 0 {
-		w.ManagedFields = a.owners().giveBack(a.Quota.ManagedFields)
+	case a.raisedInForce():
+		w = a.recordedWrite(o)
+	default:
+		w = a.restoringWrite(o)
 	}
 	if a.reservesPods() {
 		w.Annotations[OverrunAnnotation] = formatList(a.entry)

@@ -18,7 +18,7 @@ import (
 // checkQuotas returns an error for each quota that cannot be restored. It changes no quota.
 func (c *Cluster) checkQuotas(ctx context.Context) error {
 	return c.eachQuota(ctx, func(q *corev1.ResourceQuota, ns *corev1.Namespace) error {
-		_, err := c.restored(q, ns)
+		_, err := c.next(q, ns)
 		return err
 	})
 }
@@ -74,54 +74,54 @@ func (c *Cluster) annotated(q *corev1.ResourceQuota) bool {
 func (c *Cluster) restoreQuota(
 	ctx context.Context, q *corev1.ResourceQuota, ns *corev1.Namespace,
 ) error {
-	restored, err := c.restored(q, ns)
+	next, err := c.next(q, ns)
 	if err != nil {
 		return err
 	}
 	what := fmt.Sprintf("restore ResourceQuota %s/%s%s", q.Namespace, q.Name,
-		difference(q.Spec.Hard, restored.Spec.Hard))
-	return c.Report.do(what, func() error { return c.writeQuota(ctx, restored, ns) })
+		difference(q.Spec.Hard, next.Spec.Hard))
+	return c.Report.do(what, func() error { return c.writeQuota(ctx, q, ns) })
 }
 
-// writeQuota writes the restored quota. On a conflict, for example by a status update, it reads the
-// quota and computes the result again.
+// writeQuota writes a quota until it has no annotation of the controller. On a conflict, for
+// example by a status update, it reads the quota and computes the write again.
 func (c *Cluster) writeQuota(
-	ctx context.Context, restored *corev1.ResourceQuota, ns *corev1.Namespace,
+	ctx context.Context, q *corev1.ResourceQuota, ns *corev1.Namespace,
 ) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		conflict := c.Client.Update(ctx, restored)
-		if client.IgnoreNotFound(conflict) == nil {
-			return nil
-		}
-		now := &corev1.ResourceQuota{}
-		err := c.Client.Get(ctx, client.ObjectKeyFromObject(restored), now)
+	for c.annotated(q) {
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			next, err := c.next(q, ns)
+			if err != nil {
+				return err
+			}
+			conflict := c.Client.Update(ctx, next, client.FieldOwner(quota.FieldManager))
+			if conflict == nil {
+				q = next
+				return nil
+			}
+			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(q), q); err != nil {
+				return err
+			}
+			return conflict
+		})
 		if err != nil {
-			return err
+			return client.IgnoreNotFound(err)
 		}
-		if restored, err = c.restored(now, ns); err != nil {
-			return err
-		}
-		return conflict
-	})
-	return client.IgnoreNotFound(err)
+	}
+	return nil
 }
 
-// restored returns the quota without the controller's changes.
-func (c *Cluster) restored(
+// next returns the quota after the next write, see [quota.Restore].
+func (c *Cluster) next(
 	q *corev1.ResourceQuota, ns *corev1.Namespace,
 ) (*corev1.ResourceQuota, error) {
-	base, err := quota.Base(q, ns, c.Quota)
+	w, err := quota.Restore(q, ns, c.Quota)
 	if err != nil {
 		return nil, fmt.Errorf("read the base of ResourceQuota %s/%s: %w: set spec.hard to the "+
 			"right limits, and remove the annotations %s",
 			q.Namespace, q.Name, err, strings.Join(c.Quota.QuotaAnnotations(), ", "))
 	}
-	restored := q.DeepCopy()
-	restored.Spec.Hard = base
-	for _, key := range c.Quota.QuotaAnnotations() {
-		delete(restored.Annotations, key)
-	}
-	return restored, nil
+	return w.Apply(q), nil
 }
 
 // difference returns the changed limits, such as ": limits.cpu 16 -> 12", empty without a change.
