@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -181,6 +183,88 @@ func killedBesideManifest(t *testing.T, n int, lost, syncs bool) (killed bool) {
 		killed = k.Killed()
 	})
 	return killed
+}
+
+// TestAppliedBeforeWrite has a second tool apply equal limits between the controller's read and each
+// of its writes of the quota. It owns them, too, after the migration.
+func TestAppliedBeforeWrite(t *testing.T) {
+	writes := 0
+	for appliedBeforeWrite(t, writes) {
+		writes++
+	}
+	if writes < 3 {
+		t.Errorf("applied before %d writes only", writes)
+	}
+}
+
+func appliedBeforeWrite(t *testing.T, n int) (applied bool) {
+	t.Run(strconv.Itoa(n), func(t *testing.T) {
+		w := newWorldOfManifests(t)
+		w.must(t, w.apply(t, "kubectl", base()))
+		w.enforce(t)
+		writes := 0
+		r := w.reconciler(w.beforeQuotaWrites(func() {
+			if writes++; writes == n+1 {
+				applied = true
+				w.must(t, w.apply(t, "argocd-controller", w.quota(t).Spec.Hard,
+					client.ForceOwnership))
+			}
+		}))
+		for _, s := range lives()["succeeded"] {
+			s.happen(t, w)
+			err := w.settle(t, r)
+			if err != nil && applied { // the fake has an error of its own for a conflict
+				err = w.settle(t, r)
+			}
+			w.must(t, err)
+			s.want(t, w)
+		}
+		limits := slices.Sorted(maps.Keys(base()))
+		want := map[string][]corev1.ResourceName{"kubectl": limits}
+		if applied {
+			want["argocd-controller"] = limits
+		}
+		if d := cmp.Diff(want, w.owners(t)); d != "" {
+			t.Errorf("owners of limits (-want +got):\n%s", d)
+		}
+	})
+	return applied
+}
+
+// beforeQuotaWrites calls do before each write of a quota.
+func (w *world) beforeQuotaWrites(do func()) interceptor.Funcs {
+	return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object,
+		p client.Patch, opts ...client.PatchOption) error {
+		if _, ok := o.(*corev1.ResourceQuota); ok {
+			do()
+		}
+		return c.Patch(ctx, o, p, opts...)
+	}}
+}
+
+// TestBusyStatus updates the status of a quota before each write, as the API server does with each
+// new pod. No raise fails because of that.
+func TestBusyStatus(t *testing.T) {
+	w := newWorldOfManifests(t)
+	w.must(t, w.apply(t, "kubectl", base()))
+	w.enforce(t)
+	updates := int64(0)
+	r := w.reconciler(w.beforeQuotaWrites(func() {
+		updates++
+		q := w.quota(t)
+		q.Status.Used = corev1.ResourceList{"services": *resource.NewQuantity(updates,
+			resource.DecimalSI)}
+		w.must(t, w.api.Status().Update(t.Context(), q))
+	}))
+	for _, s := range lives()["succeeded"][:2] {
+		s.happen(t, w)
+		w.must(t, w.settle(t, r))
+		s.want(t, w)
+	}
+	if updates == 0 {
+		t.Error("no update before a write")
+	}
+	checkEconomy(t, r)
 }
 
 // TestLimitRemovedMeanwhile removes a limit from the manifest during a migration. The tool does not

@@ -3,10 +3,12 @@ package controller
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,11 +46,31 @@ func quotaPatch(from *corev1.ResourceQuota, a quota.WriteQuota) client.Patch {
 		{"add", "/metadata/annotations", orEmpty(to.Annotations)},
 		{"add", "/spec/hard", to.Spec.Hard},
 	}
-	if a.ManagedFields != nil {
-		all = append(all, operation{"test", "/metadata/resourceVersion", a.ResourceVersion},
-			operation{"add", "/metadata/managedFields", to.ManagedFields})
+	if a.ManagedFields == nil {
+		return jsonPatch(append(ownersTests(from), all...)...)
 	}
-	return jsonPatch(all...)
+	return jsonPatch(append(all, versionTest(from),
+		operation{"add", "/metadata/managedFields", to.ManagedFields})...)
+}
+
+// ownersTests tests that no manager has become an owner of limits by an apply of equal values.
+// managedFields begins with the entries of applies. Updates of the status, such as with each pod,
+// change only entries behind them. A quota without any entry of an update gets its first one with
+// its first status.
+func ownersTests(from *corev1.ResourceQuota) []operation {
+	var all []operation
+	for i, e := range from.ManagedFields {
+		path := fmt.Sprintf("/metadata/managedFields/%d", i)
+		if e.Operation != metav1.ManagedFieldsOperationApply {
+			return append(all, operation{"test", path + "/operation", e.Operation})
+		}
+		all = append(all, operation{"test", path, e})
+	}
+	return append(all, versionTest(from))
+}
+
+func versionTest(from *corev1.ResourceQuota) operation {
+	return operation{"test", "/metadata/resourceVersion", from.ResourceVersion}
 }
 
 func orNull(annotations map[string]string) any {
