@@ -80,7 +80,7 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 		"shutdown methods, in this order: acpi, guest-agent")
 	flags.DurationVar(&f.methodTimeout, "ask-timeout", 20*time.Second,
 		"time for each shutdown method before the next")
-	flags.DurationVar(&f.shutdown.Grace, "grace-period", 30*time.Second,
+	flags.DurationVar(&f.shutdown.Grace, "grace-period", shutdown.DefaultGrace,
 		"time for the guest to shut down before its domain is destroyed")
 	flags.DurationVar(&f.shutdown.Resend, "resend", 5*time.Second,
 		"time between two shutdown requests")

@@ -109,6 +109,9 @@ func New(c Config) (*Coordinator, error) {
 			return ctx.Err()
 		}
 	}
+	if c.Shutdown.Grace <= 0 {
+		c.Shutdown.Grace = shutdown.DefaultGrace
+	}
 	if c.Shutdown.Log == nil {
 		c.Shutdown.Log = c.Log
 	}
@@ -229,7 +232,8 @@ func (c *Coordinator) awaitStop(
 	ctx context.Context, d virt.Domain, lives chan virt.Life, stopWork func(),
 ) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := newWatcher(ctx, d, lives, stopRequests{agent: c.Agent, log: c.Log}, c.AwaitStopRequest)
+	w := newWatcher(ctx, d, lives, stopRequests{agent: c.Agent, log: c.Log,
+		grace: c.Shutdown.Grace}, c.AwaitStopRequest)
 	defer w.close()
 	defer cancel()
 	requested := w.awaitStopOrEnd(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -114,10 +115,42 @@ func TestStopWithoutAgent(t *testing.T) {
 	}
 }
 
-// hangingLibvirt is a libvirt that does not answer queries about VMs while hangs is set.
+// hangingLibvirt is a libvirt that does not answer queries about VMs while hangs is set. With a
+// failure it answers them by the failure.
 type hangingLibvirt struct {
 	virt.Connection
-	hangs atomic.Bool
+	failure error
+	hangs   atomic.Bool
+
+	mu       sync.Mutex
+	answered chan struct{} // closed by answer
+}
+
+// wrap takes the place of the libvirt of a configuration.
+func (s *hangingLibvirt) wrap(c *coordinator.Config) {
+	s.Connection, s.answered = c.Connection, make(chan struct{})
+	c.Connection = s
+}
+
+// answer ends the hang. Hanging queries get their answers.
+func (s *hangingLibvirt) answer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs.Store(false)
+	close(s.answered)
+	s.answered = make(chan struct{})
+}
+
+func (s *hangingLibvirt) hang(ctx context.Context) error {
+	s.mu.Lock()
+	answered := s.answered
+	s.mu.Unlock()
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 type hangingDomain struct {
@@ -148,21 +181,20 @@ func (d hangingDomain) Phase(ctx context.Context) (virt.Phase, error) {
 }
 
 func (d hangingDomain) blockIfHanging(ctx context.Context) error {
-	if !d.libvirt.hangs.Load() {
+	switch {
+	case !d.libvirt.hangs.Load():
 		return nil
+	case d.libvirt.failure != nil:
+		return d.libvirt.failure
 	}
-	<-ctx.Done()
-	return ctx.Err()
+	return d.libvirt.hang(ctx)
 }
 
-// While libvirt hangs, the shim still notices the pod's request and asks the guest. It ceases to be
-// a stop handler of the agent.
+// While libvirt hangs, the shim still notices the pod's request, and asks the guest after its grace
+// period. It ceases to be a stop handler of the agent.
 func TestStopWithHangingLibvirt(t *testing.T) {
 	s := &hangingLibvirt{}
-	inBubble(t, func(c *coordinator.Config) {
-		s.Connection = c.Connection
-		c.Connection = s
-	}, func(t *testing.T, r *rig) {
+	inBubble(t, s.wrap, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{IgnoreShutdown: true})
 		s.hangs.Store(true)
 		time.Sleep(30 * time.Second) // the shim has nothing to ask
@@ -175,25 +207,79 @@ func TestStopWithHangingLibvirt(t *testing.T) {
 			t.Error("still a stop handler after 23 s without an answer")
 		}
 		r.podStop.Store(true)
+		time.Sleep(gracePeriod)
 		r.expectShutdownRequest(t)
-		time.Sleep(31 * time.Second)
+		time.Sleep(gracePeriod + time.Second)
 		if !slices.Contains(r.Calls(), "destroy it") {
 			t.Errorf("calls %v, want the VM destroyed in the end", r.Calls())
 		}
 	})
 }
 
-// If libvirt begins to hang, the pod's request waits a second for its answer.
-func TestStopWhenLibvirtBeginsToHang(t *testing.T) {
+// gracePeriod is the default of the guest's grace period.
+const gracePeriod = 30 * time.Second
+
+// Without an answer of libvirt since the pod's request, the VM may be migrating. The shim asks the
+// guest only after its grace period.
+func TestStopWithoutAnswer(t *testing.T) {
+	for name, failure := range map[string]error{
+		"hangs":  nil,
+		"fails":  errors.New("cannot acquire state change lock"),
+		"unable": virt.ErrUnsupported,
+		"away":   virt.ErrConnection,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &hangingLibvirt{failure: failure}
+			inBubble(t, s.wrap, func(t *testing.T, r *rig) {
+				time.Sleep(10 * time.Second)
+				s.hangs.Store(true)
+				r.podStop.Store(true)
+				time.Sleep(gracePeriod - time.Second)
+				if n := r.shutdownRequests(); n > 0 {
+					t.Errorf("%d shutdown requests before the end of the grace period", n)
+				}
+				time.Sleep(time.Second)
+				r.expectShutdownRequest(t)
+			})
+		})
+	}
+}
+
+// A migration has begun without an event, and libvirt answers late.
+func TestStopDuringMigrationWithSlowLibvirt(t *testing.T) {
+	for name, failure := range map[string]error{
+		"hangs": nil, "fails": errors.New("cannot acquire state change lock"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &hangingLibvirt{failure: failure}
+			inBubble(t, s.wrap, func(t *testing.T, r *rig) {
+				time.Sleep(10 * time.Second)
+				r.SetSilently(func(s *virt.State) { s.Migrating = true })
+				s.hangs.Store(true)
+				r.podStop.Store(true)
+				time.Sleep(20 * time.Second)
+				s.answer()
+				time.Sleep(10 * time.Minute)
+				if n := r.shutdownRequests(); n > 0 {
+					t.Fatalf("%d shutdown requests to a migrating guest", n)
+				}
+				r.expectLease(t, true)
+				r.setMigrating(false)
+				r.expectShutdownRequest(t)
+			})
+		})
+	}
+}
+
+// If libvirt answers late, the shim asks a guest that does not migrate at once.
+func TestStopWithSlowLibvirt(t *testing.T) {
 	s := &hangingLibvirt{}
-	inBubble(t, func(c *coordinator.Config) {
-		s.Connection = c.Connection
-		c.Connection = s
-	}, func(t *testing.T, r *rig) {
+	inBubble(t, s.wrap, func(t *testing.T, r *rig) {
 		time.Sleep(10 * time.Second)
 		s.hangs.Store(true)
 		r.podStop.Store(true)
-		time.Sleep(time.Second)
+		time.Sleep(5 * time.Second)
+		s.answer()
 		r.expectShutdownRequest(t)
 	})
 }

@@ -22,6 +22,7 @@ const (
 type stopRequests struct {
 	agent Agent
 	log   *slog.Logger
+	grace time.Duration // the guest's grace period
 
 	agentStops  <-chan podapi.Stop // nil: no subscription, or the channel was closed
 	unsubscribe func()             // ends the subscription; nil: none
@@ -30,6 +31,7 @@ type stopRequests struct {
 	away        bool // the last query found no connection
 
 	byPod         bool
+	byPodSince    time.Time
 	byAgent       podapi.Stop // latest request of the agent
 	agentDeadline time.Time   // when the agent ends the VM itself, if it requests a stop
 }

@@ -25,8 +25,9 @@ type watcher struct {
 	nextRead         *time.Timer
 	podStop          <-chan struct{} // closed at the pod's request; nil afterwards
 
-	ended      bool
-	mayMigrate bool // as last observed; true before the first observation
+	ended     bool
+	migrating bool // as last observed
+	unknown   bool // no observation yet, or none since the pod's request
 }
 
 // newWatcher subscribes to events. The first handleNext starts the first read of the VM's life. The
@@ -36,7 +37,7 @@ func newWatcher(
 	awaitPodStop func(context.Context) error,
 ) *watcher {
 	w := &watcher{stopRequests: o, domain: d, lives: lives, nextRead: time.NewTimer(0),
-		mayMigrate: true}
+		unknown: true}
 	w.lifeRead = async.New(&w.calls, func(ctx context.Context) (err error) {
 		w.life, err = d.Life(ctx)
 		return err
@@ -68,16 +69,17 @@ func (w *watcher) close() {
 // A migration holds back the pod's request until it ends. The agent's request comes after the lease
 // of the migration.
 func (w *watcher) awaitStopOrEnd(ctx context.Context) (requested bool) {
-	due := func() bool { return w.byAgent.Requested || w.byPod && !w.mayMigrate && w.isUpToDate() }
+	due := func() bool { return w.byAgent.Requested || w.byPod && w.mayStop() }
 	for !due() && !w.ended && w.handleNext(ctx, nil) {
 	}
 	return due() && ctx.Err() == nil
 }
 
-// isUpToDate reports whether libvirt has answered all queries, or is too slow for waiting. The
-// pod's request causes a query, because a migration may have begun without an event.
-func (w *watcher) isUpToDate() bool {
-	return w.silentSince.IsZero() || w.silence() >= retryInterval
+// mayStop reports whether the pod's request may shut the guest down now. A migration may have begun
+// without an event, so libvirt must first show that there is none. Without its answer, the VM's
+// grace period bounds the wait. The agent ends the VM soon afterwards.
+func (w *watcher) mayStop() bool {
+	return !w.migrating && (!w.unknown || time.Since(w.byPodSince) >= w.grace)
 }
 
 // handleNext waits for one event and handles it. It returns false when ctx ends or done is closed.
@@ -88,7 +90,7 @@ func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
 	case <-done:
 		return false
 	case <-w.podStop:
-		w.byPod, w.podStop = true, nil
+		w.byPod, w.byPodSince, w.unknown, w.podStop = true, time.Now(), true, nil
 		w.readLife(ctx)
 	case stop, ok := <-w.agentStops:
 		w.onAgentStop(stop, ok)
@@ -123,10 +125,10 @@ func (w *watcher) handleLife(ctx context.Context, err error) {
 	}
 	w.ended = isEnded(err) || err == nil && w.life.Phase.Ended()
 	if err == nil {
-		w.mayMigrate = w.life.Migrating
+		w.migrating, w.unknown = w.life.Migrating, w.unknown && w.changedSinceRead
 		replace(w.lives, w.life)
 	}
-	if err == nil && !w.mayMigrate {
+	if err == nil && !w.migrating {
 		w.nextRead.Reset(idleInterval)
 	}
 	w.updateSubscription(ctx)

@@ -21,12 +21,15 @@ type Step struct {
 	Timeout time.Duration
 }
 
+// DefaultGrace is the grace period of a guest without another one.
+const DefaultGrace = 30 * time.Second
+
 // Options configure a shutdown. The zero value asks by ACPI only, for 30 seconds.
 type Options struct {
 	// Steps run in this order, the last one until the end of the grace period; nil: ACPI.
 	Steps []Step
 
-	// Grace is the grace period of the guest; 0: 30 s.
+	// Grace is the grace period of the guest; 0: DefaultGrace.
 	Grace time.Duration
 
 	// Resend is the time between two requests of a step; 0: 5 s. A booting or busy guest may lose
@@ -50,7 +53,7 @@ const (
 
 func (o Options) withDefaults() Options {
 	if o.Grace <= 0 {
-		o.Grace = 30 * time.Second
+		o.Grace = DefaultGrace
 	}
 	if o.Resend <= 0 {
 		o.Resend = 5 * time.Second
