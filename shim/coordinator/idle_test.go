@@ -136,3 +136,27 @@ func TestIdleWakeUps(t *testing.T) {
 		})
 	}
 }
+
+// An event of libvirt costs one short query. It causes no comparison with the desired size.
+func TestEventsCauseNoComparison(t *testing.T) {
+	const minutes = 10
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute)
+		start := r.Reads()
+		time.Sleep(minutes * time.Minute)
+		quiet := r.Reads()
+		for range minutes * 60 {
+			r.Set(func(*virt.State) {}) // as for a change of another part of the domain
+			time.Sleep(time.Second)
+		}
+		busy := r.Reads()
+		if more, want := busy.State-quiet.State, quiet.State-start.State; more > want+2 ||
+			busy.Guest != quiet.Guest {
+			t.Errorf("%d reads of the state with events, want %d as without; %d of the guest", more,
+				want, busy.Guest-quiet.Guest)
+		}
+		if n := busy.Life - quiet.Life; n < minutes*60 || n > minutes*70 {
+			t.Errorf("%d reads of the VM's life for %d events", n, minutes*60)
+		}
+	})
+}
