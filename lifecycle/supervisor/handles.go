@@ -106,14 +106,16 @@ func (s *Supervisor) setExactStart(t *managedTie, exact host.Process) {
 // launcherAlive reports whether the launcher process runs. Without an answer of the kernel it
 // returns true.
 func (s *Supervisor) launcherAlive(t *managedTie) bool {
-	if t.LauncherProcess == nil {
-		return true
-	}
-	now, err := s.Processes.Identify(t.LauncherProcess.PID)
+	return t.LauncherProcess == nil || !s.processEnded(*t.LauncherProcess)
+}
+
+// processEnded reports whether the kernel has no such process any more.
+func (s *Supervisor) processEnded(p host.Process) bool {
+	now, err := s.Processes.Identify(p.PID)
 	if err != nil {
-		return !errors.Is(err, host.ErrGone)
+		return errors.Is(err, host.ErrGone)
 	}
-	return now.Same(*t.LauncherProcess)
+	return !now.Same(p)
 }
 
 // recordAlive records that the launchers with a declared domain are alive. After an absence, this

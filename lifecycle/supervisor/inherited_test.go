@@ -243,3 +243,31 @@ func TestExitReasonOfAReassignedVM(t *testing.T) {
 		}
 	})
 }
+
+// A scan has left open whether an inherited emulator is a VM process. Then the tracker loses the
+// emulator, and the stop still waits for it.
+func TestInheritedEmulatorIsLost(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		r.domains.Fail(errNoAnswer)
+		vm := r.inheritGroup(l, "/machine/x")
+		r.executeInherited(vm)
+		r.tracker.Hide(vm, true)
+		r.requestStop(l)
+		r.exit(l.process, "SIGKILL")
+		r.advance(5 * time.Minute)
+		if !r.stopRequested(l) || !r.HasPod(l.Pod.UID) {
+			t.Errorf("stop request pending: %t, tie kept: %t, want both", r.stopRequested(l),
+				r.HasPod(l.Pod.UID))
+		}
+		if got := strings.Join(r.waits(l), " "); !strings.Contains(got, "has lost") {
+			t.Errorf("Events %q, want one about the emulator", got)
+		}
+		r.kernel.Exit(vm.PID)
+		r.advance(time.Minute)
+		if r.stopRequested(l) || r.HasPod(l.Pod.UID) {
+			t.Errorf("stop request pending: %t, tie kept: %t, want none", r.stopRequested(l),
+				r.HasPod(l.Pod.UID))
+		}
+	})
+}

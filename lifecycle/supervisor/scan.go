@@ -139,6 +139,7 @@ func (s *Supervisor) applyScan(
 			s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})
 		}
 	}
+	s.updatePending(result)
 	s.forgetEmptied(result)
 	s.forgetUnowned(result)
 	for t, id := range requested {
@@ -172,7 +173,8 @@ func (s *Supervisor) concludeScan(
 		s.concludeStop(t, id, result)
 	}
 	over := s.isCurrent(t) && t.Over()
-	if !over || result.mayHaveProcesses(t.Launcher) || s.unaccountedDomain(t, result) != "" {
+	if !over || len(t.pending) > 0 || result.mayHaveProcesses(t.Launcher) ||
+		s.unaccountedDomain(t, result) != "" {
 		return
 	}
 	if wait := t.keepUntil.Sub(s.Clock.Now()); wait > 0 && t.Launcher.Domain != "" {

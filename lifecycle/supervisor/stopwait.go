@@ -114,6 +114,9 @@ func (s *Supervisor) unknownEmulator(t *managedTie, result *scanResult) string {
 			return "an emulator of the launcher, which the agent cannot watch"
 		}
 	}
+	if len(t.pending) > 0 {
+		return "an emulator of the launcher, which the tracker has lost"
+	}
 	return ""
 }
 

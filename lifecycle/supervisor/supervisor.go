@@ -105,6 +105,9 @@ type managedTie struct {
 	// new emulators with a read of the command line in progress
 	examining map[host.Process]bool
 
+	// emulators that an earlier scan has found, and that are no VM processes yet
+	pending map[host.Process]bool
+
 	// VM processes reported as started after the launcher's end
 	lateReported  map[host.Process]bool
 	scanDue       bool // a timer will start a scan

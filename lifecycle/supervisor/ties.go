@@ -64,6 +64,7 @@ func (s *Supervisor) newManagedTie(record tie.Tie) *managedTie {
 		supervisedSince: s.Clock.Now(),
 		handles:         map[host.Process]*handle{},
 		examining:       map[host.Process]bool{},
+		pending:         map[host.Process]bool{},
 		lateReported:    map[host.Process]bool{},
 	}
 	if record.LauncherGone != "" {
