@@ -9,11 +9,16 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/mooring-vm/mooring/agent/libvirt"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
 
 const configureGate = "run `mooring node configure --restart` on the node"
+
+// allowHook needs no restart of libvirt, which would ask the hook about running VMs.
+const allowHook = "let AppArmor or SELinux allow libvirt to execute " + gate.HookPath +
+	" and to read " + gate.StatePath + ", or run `mooring node configure --undo`"
 
 // startGate checks the start gate of the node's libvirt. libvirt proves a gate by its refusal of a
 // domain that could not start without the gate either.
@@ -97,6 +102,10 @@ func (s *survey) probeGate(ctx context.Context, l policy.Libvirt) finding {
 	}
 	works, err := s.ProbeGate(ctx, l.Socket)
 	switch {
+	case errors.Is(err, libvirt.ErrHookFailed):
+		return finding{Problem, err.Error(),
+			"listed domains do not start; without the right to execute its hook, libvirt starts no " +
+				"domain, and its next restart ends running VMs", allowHook}
 	case err != nil:
 		return finding{Unknown, err.Error(), means, asRoot}
 	case !works:

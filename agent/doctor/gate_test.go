@@ -3,10 +3,12 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
 
+	"github.com/mooring-vm/mooring/agent/libvirt"
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
 
@@ -64,5 +66,8 @@ func TestStartGateFindings(t *testing.T) {
 			"restart libvirtd"},
 		"no libvirt": {withGate(gatePolicy, config, false, errors.New("no socket")), check,
 			Unknown, "no socket"},
+		"hook denied by AppArmor": {withGate(gatePolicy, config, false, fmt.Errorf("probe: %w: "+
+			"cannot execute binary: Permission denied", libvirt.ErrHookFailed)), check, Problem,
+			"AppArmor"},
 	})
 }

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -179,6 +180,34 @@ func TestProbeStartGate(t *testing.T) {
 			}
 			if all, err := r.List(); err != nil || len(all) != 0 {
 				t.Errorf("the probe runs: %+v, %v", all, err)
+			}
+		})
+	}
+}
+
+// A security module denies libvirt its hook, or the hook its files. The probe names the reason. An
+// interpreter without execute permission stands for the first, because execve fails in the same way.
+func TestProbeOfADeniedStartGate(t *testing.T) {
+	for reason, deny := range map[string]func(t *testing.T, dir, state string){
+		"Permission denied": func(t *testing.T, dir, state string) {
+			write(t, dir, "interpreter", nil)
+			hook := filepath.Join(dir, "etc", strings.TrimPrefix(gate.HookPath, "/etc/libvirt/"))
+			script := "#!" + filepath.Join(dir, "interpreter") + "\n"
+			if err := os.WriteFile(hook, []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the start gate cannot work: ": func(t *testing.T, _, state string) {
+			if err := os.Mkdir(state, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			r := startLibvirtWith(t, func(dir string) { deny(t, dir, installGate(t, dir)) })
+			works, err := r.ProbeGate(t.Context())
+			if works || !errors.Is(err, ErrHookFailed) || !strings.Contains(err.Error(), reason) {
+				t.Errorf("works: %t, %v, want a failed hook with %q", works, err, reason)
 			}
 		})
 	}

@@ -11,6 +11,10 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
 
+// ErrHookFailed means: a hook of libvirt has failed. libvirt could not execute it, or a hook without
+// all of its files has refused the probe.
+var ErrHookFailed = errors.New("a hook of libvirt fails")
+
 const probeDisk = "/nonexistent/" + gate.Probe
 
 // probeDomain cannot start: its disk does not exist. libvirt asks its hooks before it opens disks.
@@ -29,8 +33,8 @@ const probeDomain = `<domain type='qemu'>
 `
 
 // ProbeGate reports whether libvirt's start gate refuses its probe. Without a gate, libvirt misses
-// the probe's disk. It returns any other answer as an error. It blocks until libvirt has answered
-// or ctx ends.
+// the probe's disk. It returns any other answer as an error, such as [ErrHookFailed]. It blocks
+// until libvirt has answered or ctx ends.
 func (d Daemon) ProbeGate(ctx context.Context) (works bool, err error) {
 	err = d.call(ctx, func(l *libvirt.Libvirt) error {
 		created, err := l.DomainCreateXML(probeDomain, 0)
@@ -41,6 +45,10 @@ func (d Daemon) ProbeGate(ctx context.Context) (works bool, err error) {
 		works = strings.Contains(err.Error(), gate.ProbeRefused)
 		if works || strings.Contains(err.Error(), probeDisk) {
 			return nil
+		}
+		answer, ok := errors.AsType[libvirt.Error](err)
+		if ok && libvirt.ErrorNumber(answer.Code) == libvirt.ErrHookScriptFailed {
+			return fmt.Errorf("%w: %w", ErrHookFailed, err)
 		}
 		return err
 	})

@@ -38,12 +38,28 @@ func (h Hook) Call(args []string, stdin io.Reader) error {
 	}
 	name := args[0]
 	if name == Probe {
-		return errors.New(ProbeRefused)
+		return h.probe()
 	}
 	if err := h.decide(name, args[1], stdin); err != nil {
 		return fmt.Errorf("the start gate refuses domain %s: %w", name, err)
 	}
 	return nil
+}
+
+// probe refuses the probe with ProbeRefused, or with the reason why the gate cannot work. The agent
+// may be away. AppArmor and SELinux may deny the hook its files, because it runs as libvirt does.
+func (h Hook) probe() error {
+	config, err := ReadConfig(h.Config)
+	if err == nil {
+		_, err = ReadState(config.State)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the start gate cannot work: %w", err)
+	}
+	return errors.New(ProbeRefused)
 }
 
 func (h Hook) decide(name, operation string, stdin io.Reader) error {

@@ -347,11 +347,45 @@ func TestUnreadableFiles(t *testing.T) {
 			}
 			f.expect(t, vm3Call, vm3, "state is unreadable")
 			f.expect(t, "db prepare begin -", vm3, "")
+			f.expect(t, Probe+" prepare begin -", "", "cannot work: "+f.state)
 			if err := os.WriteFile(f.Config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			f.expect(t, "vm-3 reconnect begin -", vm3, "")
 		})
+	}
+}
+
+// AppArmor may deny the hook its configuration. The probe then names it.
+func TestProbeWithoutAConfiguration(t *testing.T) {
+	f := newFixture(t, fresh(nil))
+	if err := os.Remove(f.Config); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(t, Probe+" prepare begin -", "", "cannot work: open "+f.Config)
+}
+
+// libvirt reads back the answer to migrate and restore as the domain's definition, and both precede
+// prepare. So the hook allows them, and prepare decides.
+func TestMigrationAndRestore(t *testing.T) {
+	for name, c := range map[string]struct {
+		state   *State
+		refusal string
+	}{
+		"active owner": {fresh(nil), ""},
+		"no owner":     {fresh(func(s *State) { s.Owners = nil }), "no launcher on this node"},
+	} {
+		for _, first := range []string{"migrate", "restore"} {
+			t.Run(name+"/"+first, func(t *testing.T) {
+				f := newFixture(t, c.state)
+				f.expect(t, "vm-3 "+first+" begin -", vm3, "")
+				f.expect(t, "vm-3 prepare begin -", vm3, c.refusal)
+				f.expect(t, "vm-3 start begin -", vm3, c.refusal)
+				for _, later := range []string{"started begin", "stopped end", "release end"} {
+					f.expect(t, "vm-3 "+later+" -", vm3, "")
+				}
+			})
+		}
 	}
 }
 
