@@ -35,7 +35,7 @@ CORE_CONTROL_PLANE := /integration/kube$$
 # Packages with unit tests that most machines skip in part. The node has all they need.
 IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./cli/nodeconfig ./lifecycle/host \
 	./lifecycle/poddir
-BENCH      ?= ./bpf ./decide ./lifecycle/... ./memlock/... ./plugin/...
+BENCH      ?= ./bpf ./cmd/mooring-hook ./decide ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s
 RESULT     ?= $(MOORING_ARTEFACTS)/benchmarks.json

@@ -21,10 +21,15 @@ import (
 const maxSize = 3 << 20
 
 // build builds the program with the flags of make build.
-func build(t *testing.T, path string) {
+func build(t testing.TB, path string) {
+	t.Helper()
+	buildFile(t, path, ".")
+}
+
+func buildFile(t testing.TB, path, source string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s", "-o", path, ".")
+		"-ldflags=-s", "-o", path, source)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
