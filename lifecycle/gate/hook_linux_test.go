@@ -115,12 +115,16 @@ func TestDecisions(t *testing.T) {
 		call    string
 		refusal string
 	}{
-		"active owner":             {fresh(nil), vm3Call, ""},
-		"active owner at start":    {fresh(nil), "vm-3 start begin -", ""},
-		"owner by UUID":            {owner(func(o *Owner) { o.Domain = vmUUID }), vm3Call, ""},
-		"owner without heartbeat":  {owner(func(o *Owner) { o.HeartbeatUntil = 0 }), vm3Call, ""},
-		"other name":               {fresh(nil), "db prepare begin -", ""},
-		"empty list of the agent":  {fresh(func(s *State) { s.RequireOwner = nil }), vm3Call, ""},
+		"active owner":            {fresh(nil), vm3Call, ""},
+		"active owner at start":   {fresh(nil), "vm-3 start begin -", ""},
+		"owner by UUID":           {owner(func(o *Owner) { o.Domain = vmUUID }), vm3Call, ""},
+		"owner without heartbeat": {owner(func(o *Owner) { o.HeartbeatUntil = 0 }), vm3Call, ""},
+		"other name":              {fresh(nil), "db prepare begin -", ""},
+		"empty list of the agent": {fresh(func(s *State) { s.RequireOwner, s.Owners = nil, nil }),
+			vm3Call, ""},
+		"new list of the agent": {fresh(func(s *State) { s.RequireOwner = []string{"db"} }),
+			"db prepare begin -", `want "db"`},
+		"state of this moment":     {fresh(func(s *State) { s.Written = now }), vm3Call, ""},
 		"old state, unlisted name": {fresh(func(s *State) { s.Written = 0 }), "db start begin -", ""},
 		"old state without names": {fresh(func(s *State) { s.Written, s.RequireOwner = 0, nil }),
 			vm3Call, "16m40s old"},
@@ -144,6 +148,20 @@ func TestDecisions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { newFixture(t, c.state).expect(t, c.call, vm3, c.refusal) })
 	}
+}
+
+// An allowed start does not wait, and an unknown process is no active launcher.
+func TestAllowedStartIsFast(t *testing.T) {
+	f := newFixture(t, fresh(nil))
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		err := f.Call(strings.Fields(vm3Call), strings.NewReader(vm3))
+		if took := time.Since(began); err != nil || took != 0 {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
+	f.Alive = func(int, uint64) (bool, error) { return false, errors.New("too many open files") }
+	f.expect(t, vm3Call, vm3, "process 7 is unknown: too many open files")
 }
 
 // In observe mode the hook refuses no start, and records once each start for a refusal.
@@ -359,6 +377,8 @@ func TestUnreadableFiles(t *testing.T) {
 // AppArmor may deny the hook its configuration. The probe then names it.
 func TestProbeWithoutAConfiguration(t *testing.T) {
 	f := newFixture(t, fresh(nil))
+	writeJSON(t, f.Config, Config{Version + 1, f.state, nil})
+	f.expect(t, Probe+" prepare begin -", "", "version 2: want 1; install the hook again")
 	if err := os.Remove(f.Config); err != nil {
 		t.Fatal(err)
 	}
