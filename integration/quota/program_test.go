@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,6 +92,16 @@ func (p *program) stop(t *testing.T) {
 	if err := p.process.Stop(); err != nil {
 		t.Errorf("ending the controller: %v", err)
 	}
+	p.process = nil
+}
+
+// kill sends SIGKILL to the running controller and waits for its end.
+func (p *program) kill(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(p.process.Pid(), syscall.SIGKILL); err != nil {
+		t.Errorf("killing the controller: %v", err)
+	}
+	_ = p.process.Stop() // reports the kill as an error
 	p.process = nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,7 +41,7 @@ func TestRandomly(t *testing.T) {
 	killed := make(chan struct{})
 	go func() {
 		defer close(killed)
-		p.kill(killing, t, rand.New(rand.NewPCG(seed, walkers)))
+		p.killRepeatedly(killing, t, rand.New(rand.NewPCG(seed, walkers)))
 	}()
 	var raised atomic.Int64
 	t.Run("walks", func(t *testing.T) {
@@ -61,8 +60,8 @@ func TestRandomly(t *testing.T) {
 	}
 }
 
-// kill kills and restarts the controller until ctx ends. The controller runs afterwards.
-func (p *program) kill(ctx context.Context, t *testing.T, random *rand.Rand) {
+// killRepeatedly kills and restarts the controller until ctx ends. The controller runs afterwards.
+func (p *program) killRepeatedly(ctx context.Context, t *testing.T, random *rand.Rand) {
 	for times := 1; ; times++ {
 		select {
 		case <-ctx.Done():
@@ -70,11 +69,7 @@ func (p *program) kill(ctx context.Context, t *testing.T, random *rand.Rand) {
 			return
 		case <-time.After(time.Duration(200+random.IntN(3000)) * time.Millisecond):
 		}
-		if err := syscall.Kill(p.process.Pid(), syscall.SIGKILL); err != nil {
-			t.Errorf("killing the controller: %v", err)
-			return
-		}
-		_ = p.process.Stop() // reports the kill as an error
+		p.kill(t)
 		p.start(t)
 	}
 }
