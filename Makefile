@@ -273,7 +273,9 @@ bench: ## benchmarks; BASE=FILE compares with an earlier bench.txt, RESULT=FILE 
 	rm -f "$$MOORING_ARTEFACTS"/resize.json
 	. hack/env.sh && $(if $(QUICK),MOORING_QUICK=1) \
 		MOORING_SAMPLES="$$MOORING_ARTEFACTS"/resize.json \
+		MOORING_OWN_SAMPLES="$$MOORING_ARTEFACTS"/own-resize.json \
 		go test -run='^$$' -bench=Resize -benchtime=1x ./shim/coordinator
+	bin/bench own-resize --samples="$$MOORING_ARTEFACTS"/own-resize.json --result="$(RESULT)"
 	@if [[ -e "$$MOORING_ARTEFACTS"/resize.json ]]; then \
 			bin/bench resize --samples="$$MOORING_ARTEFACTS"/resize.json --result="$(RESULT)"; \
 		else echo 'skipped the resizes: they need libvirtd and QEMU'; fi

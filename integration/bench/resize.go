@@ -21,8 +21,10 @@ const (
 	resizeTable = "resize"
 	pauseTable  = "resizePause"
 
-	// mostResize is the goal for a resize by the sidecar, as a multiple of the minimum.
-	mostResize = 1.1
+	// mostPause is the goal for the guest's pause in a resize by the sidecar, as a multiple of the
+	// pause by direct calls. The time of a resize has the goal mostOwnResize instead: a direct call
+	// of 3 ms writes no journal.
+	mostPause = 1.1
 
 	libvirtAlone = "direct libvirt call"
 )
@@ -45,7 +47,7 @@ func resizeCommand() *cobra.Command {
 				resizeTable: resizeRows(samples, func(s resizeSamples) []float64 { return s.Took }),
 				pauseTable: resizeRows(samples, func(s resizeSamples) []float64 {
 					return s.Paused
-				}),
+				}, report.Goal{Of: report.Ratio, Most: mostPause}),
 			}, result)
 		},
 	}
@@ -94,13 +96,16 @@ func readResizes(file string) (map[string]resizes, error) {
 	return found, nil
 }
 
-func resizeRows(samples map[string]resizes, of func(resizeSamples) []float64) []report.Row {
+// resizeRows returns rows of both ways, side by side. The goals are of Mooring's.
+func resizeRows(
+	samples map[string]resizes, of func(resizeSamples) []float64, goals ...report.Goal,
+) []report.Row {
 	var rows []report.Row
 	for _, kind := range slices.Sorted(maps.Keys(samples)) {
 		alone, shim := of(samples[kind].Libvirt), of(samples[kind].Shim)
 		ours := summaryRow(kind, mooring, shim)
 		ratio := stats.RatioOfMedians(shim, alone)
-		ours.Ratio, ours.Goals = &ratio, []report.Goal{{Of: report.Ratio, Most: mostResize}}
+		ours.Ratio, ours.Goals = &ratio, goals
 		rows = append(rows, summaryRow(kind, libvirtAlone, alone), ours)
 	}
 	return rows

@@ -161,8 +161,6 @@ func (s *samples) add(b *testing.B, heart *libvirttest.Heartbeat, do func() erro
 	s.Paused = append(s.Paused, heart.LongestGap().Seconds())
 }
 
-func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
-
 // awaitDone waits until the shim reports the resize as done.
 func (p *pod) awaitDone(ctx context.Context, generation uint64) error {
 	tick := time.NewTicker(time.Millisecond)
