@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/quota/read"
 )
 
-// isSized reports whether the annotations of a VM or of its launchers are about its size. Those of
-// the launchers outlive the VM's, and show the size that the VM keeps.
+// isSized reports whether annotations of a VM or of its launchers are about its size. Annotations of
+// a launcher outlive those of the VM, and show the size kept.
 func (r *Reconciler) isSized(
 	ctx context.Context, vm *metav1.PartialObjectMetadata,
 ) (bool, error) {
@@ -64,8 +64,8 @@ func withoutAnnotated(kept api.ResizeAmounts, desired api.Size) api.ResizeAmount
 	return kept
 }
 
-// besideTemplate returns the dimensions that a launcher asks mooring-shim for, without those of the
-// VM's template.
+// besideTemplate returns the size in a launcher's annotations, without dimensions equal to the VM's
+// template.
 func (d *decision) besideTemplate(pod *corev1.Pod) api.ResizeAmounts {
 	asked, template := askedSize(pod), &d.VMI.Spec.Domain
 	if int64(asked.VCPUs) == vcpusOf(template.CPU) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/resize"
@@ -157,6 +158,44 @@ func TestEventsCauseNoComparison(t *testing.T) {
 		}
 		if n := busy.Life - quiet.Life; n < minutes*60 || n > minutes*70 {
 			t.Errorf("%d reads of the VM's life for %d events", n, minutes*60)
+		}
+	})
+}
+
+// For an idle VM the shim polls libvirt, mostly with short queries, and never the guest.
+func TestIdle(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		before := r.Reads()
+		time.Sleep(time.Hour)
+		after := r.Reads()
+		if most := 2 * int(time.Hour/(30*time.Second)); after.Guest != before.Guest ||
+			after.State-before.State > most {
+			t.Errorf("reads %+v after an hour, %+v before: want at most %d of the state",
+				after, before, most)
+		}
+		if interval := time.Hour / time.Duration(after.Life-before.Life+
+			after.Phase-before.Phase); interval < 500*time.Millisecond {
+			t.Errorf("one read each %s, want at most one per 500ms", interval)
+		}
+	})
+}
+
+// The shim queries the guest only for its vCPUs, and only when they change.
+func TestGuestQueries(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		before := r.Reads().Guest
+		r.setDesired(func(w *podapi.Desired) { w.CPUQuota = api.CPUQuota{Percent: 50} })
+		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
+		time.Sleep(10 * time.Second)
+		r.agent.lastReport(t, podapi.StateDone)
+		if got := r.Reads().Guest; got != before {
+			t.Errorf("%d queries of the guest for bandwidth and memory", got-before)
+		}
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
+		time.Sleep(10 * time.Second)
+		if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Online != 2 ||
+			r.Reads().Guest == before {
+			t.Errorf("report %+v, want a query of the guest for its vCPUs", done)
 		}
 	})
 }

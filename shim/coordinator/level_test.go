@@ -212,3 +212,17 @@ func TestUnrelatedChange(t *testing.T) {
 		}
 	})
 }
+
+// A guest that booted with an odd size gets the next smaller size of whole blocks.
+func TestOddBootSize(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.Set(func(s *virt.State) { s.Memory.Boot = 955 * mi })
+		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
+		time.Sleep(time.Second)
+		done := r.agent.lastReport(t, podapi.StateDone)
+		if done.Actual.Memory != 2047*mi || !strings.Contains(strings.Join(done.Notes, " "),
+			"2Gi requested, and the guest's memory changes in steps of 2Mi: 2047Mi") {
+			t.Errorf("report %+v, want 2047Mi and a note", done)
+		}
+	})
+}
