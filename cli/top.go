@@ -49,9 +49,9 @@ type usageJSON struct {
 	Pinned      int64           `json:"pinned"`
 	// pages that the kernel adds up with Pinned; the least favourable of the VM processes
 	PinnedPer agentapi.PinnedPer `json:"pinnedPer,omitempty"`
-	Memlock     string          `json:"memlock,omitempty"`
-	CPU         *int64          `json:"cpu,omitempty"` // absent: not sampled twice yet
-	CPULimit    int64           `json:"cpuLimit"`
+	Memlock   string             `json:"memlock,omitempty"`
+	CPU       *int64             `json:"cpu,omitempty"` // absent: not sampled twice yet
+	CPULimit  int64              `json:"cpuLimit"`
 }
 
 // usageOf adds up the VM processes of a launcher; ok is false without a sample.
