@@ -115,8 +115,8 @@ func answerOf(t *rapid.T, in []byte, args ...string) memlockJSON {
 	return answer
 }
 
-// mutated is the answer of the webhook: the launcher pod with annotations, and warnings.
-func (c engineCase) mutated(t *rapid.T) (*corev1.Pod, []string) {
+// input is the input of the webhook for a launcher of the VM.
+func (c engineCase) input(t *rapid.T, pod *corev1.Pod) launcher.Input {
 	version, err := kubevirt.ParseVersion(c.version)
 	if err != nil {
 		t.Fatal(err)
@@ -127,12 +127,17 @@ func (c engineCase) mutated(t *rapid.T) (*corev1.Pod, []string) {
 			t.Fatal(err)
 		}
 	}
+	return launcher.Input{Pod: pod, VMI: c.vmi, Cluster: virt.Cluster{
+		Namespace: "kubevirt", Version: version, Ratio: ratio,
+		Configuration: &kubevirtv1.KubeVirtConfiguration{}}}
+}
+
+// mutated is the answer of the webhook: the launcher pod with annotations, and warnings.
+func (c engineCase) mutated(t *rapid.T) (*corev1.Pod, []string) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "virt-launcher-vm",
 		Labels: map[string]string{kubevirtv1.AppLabel: "virt-launcher"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "compute"}}
-	out, err := launcher.Mutate(launcher.Input{Pod: pod, VMI: c.vmi, Cluster: virt.Cluster{
-		Namespace: "kubevirt", Version: version, Ratio: ratio,
-		Configuration: &kubevirtv1.KubeVirtConfiguration{}}})
+	out, err := launcher.Mutate(c.input(t, pod))
 	if err != nil {
 		t.Fatal(err)
 	}

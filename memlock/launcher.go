@@ -26,6 +26,9 @@ type Input struct {
 //	guest-memory + overhead      with the annotation guest-memory
 //	container memory limit       without it
 //
+// A desired size of the VM counts if it is larger than guest-memory: the VM has it already if the
+// launcher is the target of a migration.
+//
 // With devices, the limit is at least libvirt's limit for them ([ForDevices]). With the value
 // "unlimited" a required limit is infinite.
 //
@@ -68,6 +71,9 @@ func base(in Input) (own, libvirt []Term, err error) {
 	switch {
 	case in.Request.GuestMemory != nil:
 		memory = Term{"guest memory", *in.Request.GuestMemory}
+		if size := int64(in.Request.Size.Memory); size > memory.Bytes {
+			memory = Term{"resized guest memory", size}
+		}
 		own = append([]Term{memory}, in.Overhead...)
 	case in.ContainerMemoryLimit > 0:
 		memory = Term{"container memory limit", in.ContainerMemoryLimit}

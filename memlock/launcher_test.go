@@ -22,7 +22,10 @@ func request(t *testing.T, annotations ...string) api.Request {
 	m := map[string]string{}
 	for _, a := range annotations {
 		key, value, _ := strings.Cut(a, "=")
-		m[key+".memlock.mooring.dev"] = value
+		if !strings.Contains(key, ".") {
+			key += ".memlock"
+		}
+		m[key+".mooring.dev"] = value
 	}
 	r, err := api.Parse(m, "compute")
 	if err != nil {
@@ -47,6 +50,12 @@ func TestForLauncher(t *testing.T) {
 		{[]string{"requires-lock=true", "guest-memory=4Gi"}, -1, []Term{{"guest memory", 4 * gi}}},
 		{[]string{"devices=vfio=1", "guest-memory=4Gi"}, 0,
 			[]Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vfio=1", "guest-memory=4Gi", "memory.resize=8Gi"}, 0,
+			[]Term{{"resized guest memory", 8 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vfio=1", "guest-memory=4Gi", "memory.resize=2Gi"}, 0,
+			[]Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"requires-lock=true", "guest-memory=4Gi", "memory.resize=8Gi"}, 0,
+			[]Term{{"resized guest memory", 8 * gi}}},
 		{[]string{"devices=vfio=1"}, 5 * gi, []Term{{"container memory limit", 5 * gi},
 			{"libvirt's allowance for device I/O", gi}}},
 		{[]string{"devices=vfio=4", "guest-memory=4Gi"}, 0,
