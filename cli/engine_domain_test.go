@@ -25,6 +25,9 @@ type domainCase struct {
 	memory, maxMemory, hardLimit uint64
 
 	pci, mediated, vdpa, nvme int
+	vdpaDisks, chained        int    // vDPA disks, and files over an NVMe controller
+	model                     string // of mediated devices
+	group                     bool   // another program opened the iommufd of PCI devices
 	iommu, locked, sev        bool
 	pool                      bool // an interface takes a PCI device from a network's pool
 	started                   bool // the XML shows the device from the pool
@@ -37,6 +40,8 @@ func drawDomainCase(t *rapid.T) domainCase {
 	c := domainCase{
 		memory: rapid.Uint64Range(1, 1<<30).Draw(t, "memory"),
 		pci:    few("pci"), mediated: few("mediated"), vdpa: few("vdpa"), nvme: few("nvme"),
+		vdpaDisks: few("vdpa disks"), chained: few("chained"), group: flag("group"),
+		model: rapid.SampledFrom([]string{"vfio-pci", "vfio-ccw", "vfio-ap"}).Draw(t, "model"),
 		iommu: flag("iommu"), locked: flag("locked"), sev: flag("sev"), pool: flag("pool"),
 		started: flag("started"), argument: flag("argument"),
 	}
@@ -63,13 +68,17 @@ func (c domainCase) xml() string {
 	add(once[c.hardLimit > 0], "<memtune><hard_limit>%d</hard_limit></memtune>", c.hardLimit)
 	add(once[c.locked], "<memoryBacking><locked/></memoryBacking>")
 	add(once[c.sev], "<launchSecurity type='sev'><policy>0x3</policy></launchSecurity>")
+	add(once[c.group], "<iommufd enabled='yes' fdgroup='iommu'/>")
 	add(1, "<devices>")
 	add(c.pci, "<hostdev mode='subsystem' type='pci'><source><address domain='0' bus='1' "+
 		"slot='0' function='0'/></source></hostdev>")
-	add(c.mediated, "<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source>"+
-		"<address uuid='c2177883-f1bb-47f0-914d-32a22e3a8804'/></source></hostdev>")
+	add(c.mediated, "<hostdev mode='subsystem' type='mdev' model='%s'><source>"+
+		"<address uuid='c2177883-f1bb-47f0-914d-32a22e3a8804'/></source></hostdev>", c.model)
 	add(c.vdpa, "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>")
 	add(c.nvme, "<disk type='nvme' device='disk'><source type='pci' namespace='1'/></disk>")
+	add(c.vdpaDisks, "<disk type='vhostvdpa'><source dev='/dev/vhost-vdpa-1'/></disk>")
+	add(c.chained, "<disk type='file'><source file='/a'/><backingStore type='nvme'><source "+
+		"type='pci' namespace='1'/></backingStore></disk>")
 	add(once[c.iommu], "<iommu model='intel'/>")
 	actual := ""
 	if c.started {
@@ -85,7 +94,7 @@ func (c domainCase) xml() string {
 
 // hidden reports whether a device or a need of the domain is missing from libvirt's formula.
 func (c domainCase) hidden() bool {
-	return !c.decided() && (c.sev || c.argument || c.pool && !c.started)
+	return !c.decided() && (c.sev || c.argument || c.pool && !c.started || c.group && c.pci > 0)
 }
 
 // decided reports whether the domain has its limit in the XML.
@@ -95,7 +104,7 @@ func (c domainCase) decided() bool { return c.hardLimit > 0 || c.locked }
 func (c domainCase) annotations() map[string]string {
 	all := map[string]string{api.LauncherKey: "compute", api.OverheadKey: "0"}
 	guest, devices := max(c.memory, c.maxMemory), api.Devices{VFIO: c.pci + c.mediated,
-		VDPA: c.vdpa, NVMe: c.nvme, IOMMU: c.iommu}
+		VDPA: c.vdpa + c.vdpaDisks, NVMe: c.nvme + c.chained, IOMMU: c.iommu}
 	if c.pool {
 		devices.VFIO++
 	}
@@ -247,7 +256,7 @@ func (c engineCase) domain() domainCase {
 	d := c.vmi.Spec.Domain
 	kib := func(q *resource.Quantity) uint64 { return uint64(q.Value()+1023) / 1024 }
 	out := domainCase{memory: kib(d.Memory.Guest), pci: len(d.Devices.HostDevices),
-		mediated: len(d.Devices.GPUs), sev: d.LaunchSecurity != nil}
+		mediated: len(d.Devices.GPUs), model: "vfio-pci", sev: d.LaunchSecurity != nil}
 	if d.Memory.MaxGuest != nil {
 		out.maxMemory = max(kib(d.Memory.MaxGuest), out.memory+1<<10)
 	}

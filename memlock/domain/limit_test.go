@@ -22,7 +22,17 @@ func TestDevices(t *testing.T) {
 		factor  int64
 		devices string
 	}{
-		"mediated device":              {pc(mdev), 1, "vfio=1"},
+		"mediated device":            {pc(mdev), 1, "vfio=1"},
+		"two mediated with an IOMMU": {pc(mdev, mdev, iommu), 2, "vfio=2,iommu"},
+		"channel device of s390x": {guest("kvm", "s390x", memory1G,
+			strings.Replace(mdev, "vfio-pci", "vfio-ccw", 1)), 1, "vfio=1"},
+		"crypto device of s390x": {guest("kvm", "s390x", memory1G,
+			strings.Replace(mdev, "vfio-pci", "vfio-ap", 1)), 1, "vfio=1"},
+		"NVMe twice in one chain": {pc(strings.Replace(nvme, "</disk>", "<backingStore type='nvme'>"+
+			"<source type='pci' namespace='2'/></backingStore></disk>", 1)), 1, "nvme=1"},
+		"NVMe over a vDPA disk": {pc(strings.Replace(nvme, "</disk>", "<backingStore "+
+			"type='vhostvdpa'><source dev='/dev/vhost-vdpa-2'/></backingStore></disk>", 1)), 2,
+			"vdpa=1,nvme=1"},
 		"two host devices":             {pc(pci, pci), 1, "vfio=2"},
 		"PCI and mediated":             {pc(pci, mdev), 1, "vfio=2"},
 		"two with an IOMMU":            {pc(pci, pci, iommu), 2, "vfio=2,iommu"},
