@@ -186,7 +186,7 @@ func TestProbeStartGate(t *testing.T) {
 }
 
 // A security module denies libvirt its hook, or the hook its files. The probe names the reason. An
-// interpreter without execute permission stands for the first, because execve fails in the same way.
+// interpreter without execute permission stands for the first: execve fails in the same way.
 func TestProbeOfADeniedStartGate(t *testing.T) {
 	for reason, deny := range map[string]func(t *testing.T, dir, state string){
 		"Permission denied": func(t *testing.T, dir, state string) {

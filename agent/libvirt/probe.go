@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/gate"
 )
 
-// ErrHookFailed means: a hook of libvirt has failed. libvirt could not execute it, or a hook without
-// all of its files has refused the probe.
+// ErrHookFailed means: a hook of libvirt has failed. libvirt could not execute the hook, or a hook
+// without all of its files has refused the probe.
 var ErrHookFailed = errors.New("a hook of libvirt fails")
 
 const probeDisk = "/nonexistent/" + gate.Probe

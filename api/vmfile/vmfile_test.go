@@ -19,7 +19,7 @@ func TestVersions(t *testing.T) {
 		"{" + content:                             "", // an earlier agent
 		`{"version":1,` + content:                 "",
 		`{"version":1,"later":{"a":1},` + content: "",
-		`{"version":2,` + content:                 "version 2 of the file is unknown: this program reads 0 to 1",
+		`{"version":2,` + content:                 "version 2 of the file is unknown",
 		`{"version":-1,` + content:                "version -1",
 		`{"version":"1",` + content:               "version",
 		"{":                                       "unexpected end",

@@ -130,7 +130,7 @@ func (s *orderedStore) Load() ([]tie.Tie, error) {
 	return all, err
 }
 
-// restoreFormer runs a supervisor with these former launchers, and returns those that it keeps.
+// restoreFormer runs a supervisor with these former launchers, and returns the kept ones.
 func restoreFormer(
 	t *testing.T, reverse bool, ties []tie.Tie, former ...tie.Tie,
 ) (kept map[string]bool) {

@@ -105,7 +105,7 @@ type managedTie struct {
 	// new emulators with a read of the command line in progress
 	examining map[host.Process]bool
 
-	// emulators that an earlier scan has found, and that are no VM processes yet
+	// emulators found by an earlier scan, which left open whether they are VM processes
 	pending map[host.Process]bool
 
 	// VM processes reported as started after the launcher's end
