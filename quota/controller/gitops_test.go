@@ -185,8 +185,8 @@ func killedBesideManifest(t *testing.T, n int, lost, syncs bool) (killed bool) {
 	return killed
 }
 
-// TestAppliedBeforeWrite has a second tool apply equal limits between the controller's read and each
-// of its writes of the quota. It owns them, too, after the migration.
+// TestAppliedBeforeWrite has a second tool apply equal limits between the controller's read and
+// each of its writes of the quota. The tool owns them, too, after the migration.
 func TestAppliedBeforeWrite(t *testing.T) {
 	writes := 0
 	for appliedBeforeWrite(t, writes) {
