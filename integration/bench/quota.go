@@ -25,17 +25,23 @@ const mostReview = 0.01
 // mostGrant is the goal for the p99 of a thousand migrations at once, in seconds.
 const mostGrant = 0.5
 
+// mostQuotaMemory is the goal for the controller's memory, in bytes.
+const mostQuotaMemory = 100e6
+
 // oneRead is the minimum for a webhook that reads from the cluster.
 const oneRead = "one read from the API server"
 
 // onePatch is the minimum for raising a quota.
 const onePatch = "one patch per migration"
 
+// noWebhook is the baseline of raises in turns with pods.
+const noWebhook = "kube-apiserver, no webhook"
+
 // quotaCommand measures the quota controller.
 func quotaCommand() *cobra.Command {
 	var f measureFlags
 	o := grants.Options{Namespaces: 100, VMs: 10, Sizes: []int{1, 100, 1000},
-		Rounds: []int{40, 4, 2}, Residents: 10000, Reviews: 1000}
+		Rounds: []int{40, 4, 2}, Pairs: 100, Residents: 10000, Quotas: 1000, Reviews: 1000}
 	c := &cobra.Command{
 		Use:   "quota",
 		Short: "Measure how long migrations wait for quota, on a separate control plane",
@@ -47,6 +53,7 @@ func quotaCommand() *cobra.Command {
 			if f.quick {
 				o.Namespaces, o.VMs, o.Sizes, o.Rounds, o.Residents, o.Reviews = 2, 2, []int{1, 4},
 					[]int{1, 1}, 104, 3
+				o.Pairs, o.Quotas = 2, 3
 			}
 			found, err := measureGrants(c.Context(), o)
 			if err != nil {
@@ -84,14 +91,29 @@ func grantRows(o grants.Options, found grants.Found) []report.Row {
 		}
 		rows = append(rows, raw, ours)
 	}
+	rows = append(rows, turnRows(found)...)
 	return append(rows,
 		report.Row{Measurement: "writes to the API server, per migration", Candidate: mooring,
 			Unit: report.Each, Value: found.Writes},
 		report.Row{Measurement: "write conflicts, per migration", Candidate: mooring,
 			Unit: report.Each, Value: found.Conflicts},
-		report.Row{Measurement: fmt.Sprintf("resident memory with %d VMs",
-			found.ResidentLaunched), Candidate: mooring, Unit: report.Bytes, Value: found.Memory},
+		memoryRow(fmt.Sprintf("resident memory with %d VMs", found.ResidentLaunched), found.Memory),
+		memoryRow(fmt.Sprintf("the same with %d more namespaces with a quota", o.Quotas),
+			found.MemoryQuotas),
 	)
+}
+
+// turnRows compares single raises with pods that kube-apiserver charges to a quota.
+func turnRows(found grants.Found) []report.Row {
+	raises := summaryRow("one migration, in turns with such pods", mooring, found.Raises)
+	ratio := stats.RatioOfMedians(found.Raises, found.Pods)
+	raises.Ratio = &ratio
+	return []report.Row{summaryRow("a pod created within a quota", noWebhook, found.Pods), raises}
+}
+
+func memoryRow(measurement string, bytes float64) report.Row {
+	return report.Row{Measurement: measurement, Candidate: mooring, Unit: report.Bytes,
+		Value: bytes, Goals: []report.Goal{{Of: report.Value, Most: mostQuotaMemory}}}
 }
 
 func reviewRows(found grants.Found) []report.Row {

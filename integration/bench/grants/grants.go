@@ -27,7 +27,9 @@ type Options struct {
 	VMs        int   // of each namespace
 	Sizes      []int // numbers of simultaneous migrations: a multiple of Namespaces, or fewer
 	Rounds     []int // number of rounds for each size
+	Pairs      int   // single migrations in turns with pods
 	Residents  int   // VMs at the end, for the controller's memory
+	Quotas     int   // more namespaces with a quota at the very end, for the same
 	Reviews    int   // requests to each webhook with these VMs
 }
 
@@ -35,9 +37,11 @@ type Options struct {
 // of a migration.
 type Found struct {
 	Raw, Mooring     map[int][]float64
-	Writes           float64 // to the API server, by migration
-	Conflicts        float64 // the same
-	Memory           float64 // bytes (RSS), beside Residents VMs
+	Pods, Raises     []float64 // seconds of created pods, and of raises in turns with them
+	Writes           float64   // to the API server, by migration
+	Conflicts        float64   // the same
+	Memory           float64   // bytes (RSS), beside Residents VMs
+	MemoryQuotas     float64   // the same, beside more namespaces
 	ResidentLaunched int
 
 	Reviewed map[string][]float64 // seconds for a webhook's answer, by review

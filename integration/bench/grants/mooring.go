@@ -36,11 +36,24 @@ func (b *testBed) measureController(ctx context.Context, found *Found) (err erro
 		return err
 	}
 	found.Writes, found.Conflicts = done/float64(migrations), conflicts/float64(migrations)
+	if err := b.takeTurns(ctx, found); err != nil {
+		return fmt.Errorf("comparing raises with pods: %w", err)
+	}
+	return b.measureMemory(ctx, c, found)
+}
+
+func (b *testBed) measureMemory(ctx context.Context, c *controller, found *Found) (err error) {
 	if err := b.addResidents(ctx); err != nil {
 		return err
 	}
 	found.ResidentLaunched = b.Residents
-	found.Memory, err = resident(c.process.Pid())
+	if found.Memory, err = resident(c.process.Pid()); err != nil {
+		return err
+	}
+	if err := b.addQuotas(ctx); err != nil {
+		return err
+	}
+	found.MemoryQuotas, err = resident(c.process.Pid())
 	return err
 }
 
@@ -124,6 +137,28 @@ func (b *testBed) addResidents(ctx context.Context) error {
 	}
 	return each(ctx, spaces*inOne, func(ctx context.Context, i int) error {
 		return b.launch(ctx, name(i/inOne), vm(i%inOne))
+	})
+}
+
+// addQuotas makes namespaces with a quota and without VMs.
+func (b *testBed) addQuotas(ctx context.Context) error {
+	if err := each(ctx, b.Quotas, func(ctx context.Context, i int) error {
+		return b.addQuota(ctx, fmt.Sprintf("quota-%d", i))
+	}); err != nil {
+		return err
+	}
+	return b.awaitQuotas(ctx, roomName, computed)
+}
+
+// addQuota makes a namespace with a quota that has room for pods.
+func (b *testBed) addQuota(ctx context.Context, namespace string) error {
+	if err := b.api.Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return err
+	}
+	return b.api.Create(ctx, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: roomName},
+		Spec:       corev1.ResourceQuotaSpec{Hard: hard(1000)},
 	})
 }
 

@@ -53,7 +53,7 @@ func (b *testBed) setHard(ctx context.Context, namespace string, launchers int) 
 
 // awaitBase waits until all quotas are at their base.
 func (b *testBed) awaitBase(ctx context.Context) error {
-	return b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool {
+	return b.awaitQuotas(ctx, quotaName, func(q *corev1.ResourceQuota) bool {
 		pods := q.Status.Hard[corev1.ResourcePods]
 		return pods.Value() == int64(b.VMs) && len(q.Annotations) == 0
 	})

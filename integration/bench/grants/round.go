@@ -111,6 +111,9 @@ func (b *testBed) recordRaises(
 		if err != nil {
 			return fmt.Errorf("%d of %d raises observed: %w", recorded, n, err)
 		}
+		if q.Name != quotaName {
+			continue
+		}
 		pods := q.Status.Hard[corev1.ResourcePods]
 		for range int(pods.Value()) - b.VMs - len(raised[q.Namespace]) {
 			raised[q.Namespace] = append(raised[q.Namespace], time.Now())

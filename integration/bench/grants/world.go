@@ -25,6 +25,7 @@ import (
 const (
 	system    = "mooring-system"
 	quotaName = "quota"
+	roomName  = "room" // quotas that no round changes
 	// spacePrefix starts the names of namespaces.
 	spacePrefix = "vms-"
 
@@ -94,9 +95,7 @@ func (b *testBed) fill(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool {
-		return len(q.Status.Used) == len(q.Spec.Hard)
-	}); err != nil {
+	if err := b.awaitQuotas(ctx, quotaName, computed); err != nil {
 		return err
 	}
 	if err := each(ctx, b.Namespaces*b.VMs, func(ctx context.Context, i int) error {
@@ -104,7 +103,7 @@ func (b *testBed) fill(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool {
+	return b.awaitQuotas(ctx, quotaName, func(q *corev1.ResourceQuota) bool {
 		used := q.Status.Used[corev1.ResourcePods]
 		return used.Value() == int64(b.VMs)
 	})
@@ -145,16 +144,23 @@ func (b *testBed) launch(ctx context.Context, namespace, name string) error {
 		kubevirtv1.CreatedByLabel: string(vmi.UID)}
 	pod.OwnerReferences = []metav1.OwnerReference{
 		*metav1.NewControllerRef(vmi, kubevirtv1.VirtualMachineInstanceGroupVersionKind)}
-	pod.Spec.Containers = []corev1.Container{{
-		Name: "compute", Image: "registry.test/launcher",
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceMemory: memory()}},
-	}}
+	pod.Spec = podSpec()
 	return b.api.Create(ctx, pod)
 }
 
-// awaitQuotas waits until accept approves all quotas.
-func (b *testBed) awaitQuotas(ctx context.Context, accept func(*corev1.ResourceQuota) bool) error {
+// podSpec returns the spec of a launcher pod.
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "compute", Image: "registry.test/launcher",
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: memory()}},
+	}}}
+}
+
+// awaitQuotas waits until accept approves all quotas with a name.
+func (b *testBed) awaitQuotas(
+	ctx context.Context, name string, accept func(*corev1.ResourceQuota) bool,
+) error {
 	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 5*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			all := &corev1.ResourceQuotaList{}
@@ -162,13 +168,16 @@ func (b *testBed) awaitQuotas(ctx context.Context, accept func(*corev1.ResourceQ
 				return false, err
 			}
 			for i := range all.Items {
-				if !accept(&all.Items[i]) {
+				if q := &all.Items[i]; q.Name == name && !accept(q) {
 					return false, nil
 				}
 			}
 			return true, nil
 		})
 }
+
+// computed reports whether kube-controller-manager has computed the use.
+func computed(q *corev1.ResourceQuota) bool { return len(q.Status.Used) == len(q.Spec.Hard) }
 
 // each calls do n times, several at once.
 func each(ctx context.Context, n int, do func(context.Context, int) error) error {
