@@ -67,6 +67,18 @@ func TestResident(t *testing.T) {
 	}
 }
 
+// The memory of an agent beside launchers is compared with its memory beside none.
+func TestGrowth(t *testing.T) {
+	g := growth{launchers: 4, none: usage{rss: 20 << 20, anonymous: 8 << 20},
+		with: usage{rss: 30 << 20, anonymous: 9 << 20}}
+	rows := growthRows(launchersAlone, g)
+	if g.ratio() != 1.5 || g.each() != 256<<10 || rows[0].Value != 1.5 ||
+		rows[1].Value != 256<<10 {
+		t.Errorf("ratio %v, %v bytes for each launcher, rows %+v, want 1.5 and 256 KiB", g.ratio(),
+			g.each(), rows)
+	}
+}
+
 func TestAnAgentThatEndsIsNoticed(t *testing.T) {
 	needsLaunchers(t)
 	if _, err := resident(t.Context(), "/bin/false", 1, false, 0, 0); err == nil {

@@ -95,13 +95,23 @@ func measureSynchronize(ctx context.Context, a amounts) (tables, error) {
 
 func measureResident(ctx context.Context, agent string, a amounts) (tables, error) {
 	var rows []report.Row
-	for _, condition := range []string{launchersAlone, launchersVMs} {
-		found, err := resident(ctx, agent, a.residents, condition == launchersVMs, a.settle,
-			a.watch)
+	g := growth{launchers: a.residents}
+	for _, condition := range []string{launchersNone, launchersAlone, launchersVMs} {
+		n := a.residents
+		if condition == launchersNone {
+			n = 0
+		}
+		found, err := resident(ctx, agent, n, condition == launchersVMs, a.settle, a.watch)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", condition, err)
 		}
 		rows = append(rows, residentRows(condition, found)...)
+		if condition == launchersNone {
+			g.none = found.after
+			continue
+		}
+		g.with = found.after
+		rows = append(rows, growthRows(condition, g)...)
 	}
 	return tables{residentTable: rows}, nil
 }

@@ -31,6 +31,7 @@ func (i idle) seconds() float64 { return i.after.at.Sub(i.before.at).Seconds() }
 
 // The launchers beside a watched agent.
 const (
+	launchersNone  = "no launchers"
 	launchersAlone = "launchers without VMs"
 	launchersVMs   = "launchers with VMs"
 )
@@ -73,6 +74,21 @@ func resident(
 	}
 	found.after, err = usageOf(a.cmd.Process.Pid)
 	return found, err
+}
+
+// growth is the agent's memory beside n launchers against its memory beside none.
+type growth struct {
+	none, with usage
+	launchers  int
+}
+
+// ratio returns the resident memory with launchers as a multiple of that without.
+func (g growth) ratio() float64 { return g.with.rss / g.none.rss }
+
+// each returns the anonymous memory for each launcher in bytes. Pages of the program, which the
+// kernel loads and drops as it likes, do not count.
+func (g growth) each() float64 {
+	return (g.with.anonymous - g.none.anonymous) / float64(g.launchers)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -127,6 +127,16 @@ func residentRows(condition string, i idle) []report.Row {
 	}
 }
 
+// growthRows compares an agent beside launchers with one beside none.
+func growthRows(condition string, g growth) []report.Row {
+	return []report.Row{
+		{Measurement: "resident memory, of that without launchers", Candidate: condition,
+			Unit: report.Share, Value: g.ratio()},
+		{Measurement: "anonymous memory for each launcher", Candidate: condition,
+			Unit: report.Bytes, Value: g.each()},
+	}
+}
+
 // many returns a row of measurements in seconds.
 func summaryRow(name, candidate string, values []float64) report.Row {
 	s := stats.Summarise(values)
