@@ -67,7 +67,7 @@ func unchangedMappings(smaps, file string) (all []mapping) {
 	return all
 }
 
-// readOnlyMapping parses the first line of a mapping, such as "400000-500000 r-xp 0 08:01 7 /bin/a".
+// readOnlyMapping parses the first line of a mapping, such as "400000-500000 r-xp 0 8:1 7 /bin/a".
 // It returns nil for another file and for a mapping with write access.
 func readOnlyMapping(addresses, rest, file string) *mapping {
 	access, _, _ := strings.Cut(rest, " ")

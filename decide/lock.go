@@ -151,8 +151,8 @@ func checkNode(p *policy.Policy, rule policy.Rule, f Facts, lock host.Limit) err
 		f.unknownHugePages())
 }
 
-// unknownHugePages says that the launcher's huge pages in the node's account are an upper bound, and
-// why. It is empty if their limit is known or does not count.
+// unknownHugePages says why the node's account has an upper bound of the launcher's huge pages. It
+// is empty if the limit is known or does not count.
 func (f Facts) unknownHugePages() string {
 	if f.HugePagesUnknown == nil || f.MemoryLimit <= 0 {
 		return ""
