@@ -75,7 +75,6 @@ func (a *Agent) startReporters(s *stage) {
 // startWorkers starts the tasks that are too slow for NRI handlers.
 func (a *Agent) startWorkers(ctx context.Context, s *stage) {
 	s.do(a.guard.Run)
-	s.do(a.unmapStart)
 	s.do(func(ctx context.Context) { a.usage.run(ctx, a.registry.List) })
 	if a.supervision != nil {
 		a.presence.announce(ctx)
