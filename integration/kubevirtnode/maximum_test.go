@@ -10,32 +10,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
 // checks is the time of two or more checks of the agent's guard.
 const checks = 75 * time.Second
 
-// TestMaximum runs a VM whose virtqemud gets KubeVirt's limit, above the maximum of the policy. The
-// agent lowers QEMU's to the maximum, and virt-handler does not raise it again.
+// TestMaximum raises QEMU's limit to unlimited, as virt-handler of newer KubeVirts does. The agent
+// lowers it to the maximum of the policy, and no other program raises it again.
 func TestMaximum(t *testing.T) {
 	c := start(t)
-	c.requirePluginAPI(t) // the same version has memory locks without a device
 	c.requireMooring(t)
 	t.Cleanup(func() { c.upgrade(context.WithoutCancel(t.Context()), t) })
-	const most = 64 << 20
-	c.upgrade(t.Context(), t, "--set-file=agent.policy="+policyWithMaximum(t, "64Mi"))
-	vmi := newLoweredVMI("above")
-	vmi.Annotations[api.ValueKey] = "64Mi"
+	const most = 1 << 30
+	c.upgrade(t.Context(), t, "--set-file=agent.policy="+policyWithMaximum(t, "1Gi"))
+	vmi := newVMI("above", withLock())
 	c.run(t, vmi)
-	pod := c.tied(t, vmi).Pod.Name
+	pod, qemu := c.tied(t, vmi).Pod.Name, c.qemu(t, vmi)
+	c.onNode(t, "prlimit", "--memlock=unlimited:unlimited", "--pid="+qemu)
 	c.awaitEvent(t, pod, string(agentapi.ReasonLimitAbove))
-	eventually(t, "QEMU to have the maximum", func(context.Context) error {
-		if got := c.lockLimit(t, c.qemu(t, vmi)); got != most {
-			return fmt.Errorf("it may lock %d bytes", got)
+	eventually(t, "QEMU to have the maximum", func(ctx context.Context) error {
+		text, err := c.node.Output(ctx, "cat", "/proc/"+qemu+"/limits")
+		if err == nil && !strings.Contains(text, fmt.Sprintf("Max locked memory         %d ", most)) {
+			err = fmt.Errorf("its limits are\n%s", text)
 		}
-		return nil
+		return err
 	})
 	time.Sleep(checks) // virt-handler or the agent could raise it again
 	if got := c.lockLimit(t, c.qemu(t, vmi)); got != most {
