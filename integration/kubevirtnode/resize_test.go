@@ -39,7 +39,7 @@ func TestResize(t *testing.T) {
 }
 
 // TestSlowLibvirt stops virtqemud for a while beside mooring-shim. The shim takes it for slow, not
-// for gone, and later resizes the VM. Its queries leave no errors in virt-launcher's log.
+// for gone, and later resizes the VM. Not each query leaves an error in virt-launcher's log.
 func TestSlowLibvirt(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)
