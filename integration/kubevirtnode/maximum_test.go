@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// checks is the time of two or more checks of the agent's guard.
-const checks = 75 * time.Second
+// guardWait is longer than two intervals of the agent's guard.
+const guardWait = 75 * time.Second
 
 // TestMaximum raises QEMU's limit to unlimited, as virt-handler of newer KubeVirts does. The agent
 // lowers it to the maximum of the policy, and no other program raises it again.
@@ -36,7 +36,7 @@ func TestMaximum(t *testing.T) {
 		}
 		return err
 	})
-	time.Sleep(checks) // virt-handler or the agent could raise it again
+	time.Sleep(guardWait) // virt-handler or the agent could raise it again
 	if got := c.lockLimit(t, c.qemu(t, vmi)); got != most {
 		t.Errorf("later QEMU may lock %d bytes, want the maximum", got)
 	}
@@ -46,7 +46,7 @@ func TestMaximum(t *testing.T) {
 	}
 	for _, line := range lines {
 		if strings.HasPrefix(line, string(agentapi.ReasonLimitRepaired)) {
-			t.Error(line)
+			t.Errorf("the agent raised its own maximum: %s", line)
 		}
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// A scan can find an emulator of a launcher and leave open whether it is a VM process, because
-// libvirt's records or the command line are unreadable. The tracker may lose the emulator before a
-// scan decides. So the tie remembers it until its end.
-
-// updatePending adds the undecided emulators of a scan to their ties, and removes decided and
-// ended ones.
+// updatePending adds the undecided emulators of a scan to their ties. A scan cannot decide whether
+// an emulator is a VM process while libvirt's records or the command line are unreadable. The
+// tracker may lose the emulator meanwhile. So the tie keeps it until a scan decides or the process
+// ends. Until then no stop is confirmed and the tie is not dropped.
 func (s *Supervisor) updatePending(result *scanResult) {
 	found := map[host.Process]bool{}
 	for _, p := range result.emulators {

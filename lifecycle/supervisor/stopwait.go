@@ -115,7 +115,7 @@ func (s *Supervisor) unknownEmulator(t *managedTie, result *scanResult) string {
 		}
 	}
 	if len(t.pending) > 0 {
-		return "an emulator of the launcher, which the tracker has lost"
+		return "an emulator of the launcher, about which no scan has decided"
 	}
 	return ""
 }

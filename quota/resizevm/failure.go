@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
-// reportedAfter is the time after which failures are reported. Failures during a restart of the API
-// server are shorter.
+// reportedAfter is the time after which failures are reported: a restart of the API server is
+// shorter.
 const reportedAfter = 10 * time.Second
 
 // reportFailure writes a status about requests that fail for some time. It writes one status, even
@@ -36,7 +36,7 @@ func (r *Reconciler) reportFailure(
 	return r.report(ctx, &kubevirtv1.VirtualMachine{ObjectMeta: vm.ObjectMeta}, status)
 }
 
-// failureStatus returns a status from the annotations of a VM alone; nil: the VM has no size.
+// failureStatus returns a status from the annotations of a VM alone; nil: they show no size.
 func failureStatus(annotations map[string]string) *api.ResizeStatus {
 	desired, err := api.ParseVMSize(annotations)
 	last, _ := statusIn(annotations)

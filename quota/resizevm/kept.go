@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/quota/read"
 )
 
-// isSized reports whether annotations of a VM or of its launchers are about its size. Annotations of
-// a launcher outlive those of the VM, and show the size kept.
+// isSized reports whether annotations of a VM or of its launchers are about its size. A user who
+// removes the VM's annotations leaves those of the launchers. They show the size that the VM has.
 func (r *Reconciler) isSized(
 	ctx context.Context, vm *metav1.PartialObjectMetadata,
 ) (bool, error) {
@@ -46,7 +46,8 @@ func (d *decision) keptSize(reason api.ResizeReason) api.ResizeAmounts {
 	return withoutAnnotated(kept, d.desired)
 }
 
-// lastKept returns the size of the dimensions without annotation in the last status.
+// lastKept returns the size of the dimensions that the VM no longer annotates, from its last status.
+// There the size was a kept one, or a desired one before the removal.
 func lastKept(last api.ResizeStatus, desired api.Size) api.ResizeAmounts {
 	return withoutAnnotated(api.ResizeAmounts{
 		VCPUs:  cmp.Or(last.Kept.VCPUs, last.Desired.VCPUs),

@@ -204,12 +204,13 @@ func (c *Coordinator) serveVM(ctx context.Context, d virt.Domain) {
 	vmCtx, stopWork := context.WithCancel(ctx)
 	defer stopWork()
 	workDone, lives := make(chan struct{}), make(chan virt.Life, 1)
+	stopping := make(chan struct{})
 	go func() {
 		defer close(workDone)
-		w := vmWorker{Coordinator: c, domain: d, lives: lives}
+		w := vmWorker{Coordinator: c, domain: d, lives: lives, stopping: stopping}
 		w.run(ctx, vmCtx)
 	}()
-	c.awaitStop(ctx, d, lives, stopWork)
+	c.awaitStop(ctx, d, lives, stopping, stopWork)
 	<-workDone // the journal has one user at a time
 	if ctx.Err() == nil && hasEnded(ctx, d) {
 		c.clearRequirement(ctx)
@@ -227,13 +228,15 @@ func (c *Coordinator) clearRequirement(ctx context.Context) {
 }
 
 // awaitStop waits for a stop request or the end of the VM. Then it calls stopWork. After a stop
-// request it shuts the guest down. lives receives each observation of the VM.
+// request it shuts the guest down. lives receives each observation of the VM. The pod's request
+// closes stopping.
 func (c *Coordinator) awaitStop(
-	ctx context.Context, d virt.Domain, lives chan virt.Life, stopWork func(),
+	ctx context.Context, d virt.Domain, lives chan virt.Life, stopping chan<- struct{},
+	stopWork func(),
 ) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := newWatcher(ctx, d, lives, stopRequests{agent: c.Agent, log: c.Log,
-		grace: c.Shutdown.Grace}, c.AwaitStopRequest)
+		grace: c.Shutdown.Grace, stopping: stopping}, c.AwaitStopRequest)
 	defer w.close()
 	defer cancel()
 	requested := w.awaitStopOrEnd(ctx)

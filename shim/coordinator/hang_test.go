@@ -189,8 +189,8 @@ func (d hangingDomain) blockIfHanging(ctx context.Context) error {
 	return d.libvirt.hang(ctx)
 }
 
-// While libvirt hangs, the shim still notices the pod's request, and asks the guest after its grace
-// period. It ceases to be a stop handler of the agent.
+// While libvirt hangs, the shim still notices the pod's request, and asks the guest after a while. It
+// ceases to be a stop handler of the agent. The guest has its grace period in all.
 func TestStopWithHangingLibvirt(t *testing.T) {
 	s := &hangingLibvirt{}
 	inBubble(t, s.wrap, func(t *testing.T, r *rig) {
@@ -206,9 +206,9 @@ func TestStopWithHangingLibvirt(t *testing.T) {
 			t.Error("still a stop handler after 23 s without an answer")
 		}
 		r.podStop.Store(true)
-		time.Sleep(gracePeriod)
+		time.Sleep(longestWait)
 		r.expectShutdownRequest(t)
-		time.Sleep(gracePeriod + time.Second)
+		time.Sleep(gracePeriod - longestWait)
 		if !slices.Contains(r.Calls(), "destroy it") {
 			t.Errorf("calls %v, want the VM destroyed in the end", r.Calls())
 		}
@@ -218,8 +218,11 @@ func TestStopWithHangingLibvirt(t *testing.T) {
 // gracePeriod is the default of the guest's grace period.
 const gracePeriod = 30 * time.Second
 
+// longestWait is the longest wait of the pod's request for libvirt.
+const longestWait = 10 * time.Second
+
 // Without an answer of libvirt since the pod's request, the VM may be migrating. The shim asks the
-// guest only after its grace period.
+// guest only after a while.
 func TestStopWithoutAnswer(t *testing.T) {
 	for name, failure := range map[string]error{
 		"hangs":  nil,
@@ -233,9 +236,9 @@ func TestStopWithoutAnswer(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				s.hangs.Store(true)
 				r.podStop.Store(true)
-				time.Sleep(gracePeriod - time.Second)
+				time.Sleep(longestWait - time.Second)
 				if n := r.shutdownRequests(); n > 0 {
-					t.Errorf("%d shutdown requests before the end of the grace period", n)
+					t.Errorf("%d shutdown requests before the longest wait", n)
 				}
 				time.Sleep(time.Second)
 				r.expectShutdownRequest(t)
@@ -256,7 +259,7 @@ func TestStopDuringMigrationWithSlowLibvirt(t *testing.T) {
 				r.SetSilently(func(s *virt.State) { s.Migrating = true })
 				s.hangs.Store(true)
 				r.podStop.Store(true)
-				time.Sleep(20 * time.Second)
+				time.Sleep(longestWait - 3*time.Second)
 				s.answer()
 				time.Sleep(10 * time.Minute)
 				if n := r.shutdownRequests(); n > 0 {
@@ -280,5 +283,62 @@ func TestStopWithSlowLibvirt(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.answer()
 		r.expectShutdownRequest(t)
+	})
+}
+
+// A busy libvirt takes longer for each answer than the shim's period of reads. The shim asks the
+// guest after the first answer to a read that began after the request.
+func TestStopWithSlowAnswers(t *testing.T) {
+	const each = 3 * time.Second
+	inBubble(t, func(c *coordinator.Config) {
+		c.Connection = slowLibvirt{c.Connection, each}
+	}, func(t *testing.T, r *rig) {
+		time.Sleep(10 * time.Second)
+		r.podStop.Store(true)
+		time.Sleep(2*each + time.Second)
+		if r.shutdownRequests() == 0 {
+			t.Error("no shutdown request after two answers")
+		}
+	})
+}
+
+// slowLibvirt takes a time for each answer about a VM's life.
+type slowLibvirt struct {
+	virt.Connection
+	each time.Duration
+}
+
+type slowDomain struct {
+	virt.Domain
+	each time.Duration
+}
+
+func (s slowLibvirt) Domains(ctx context.Context) ([]virt.Domain, error) {
+	all, err := s.Connection.Domains(ctx)
+	for i, d := range all {
+		all[i] = slowDomain{d, s.each}
+	}
+	return all, err
+}
+
+func (d slowDomain) Life(ctx context.Context) (virt.Life, error) {
+	l, err := d.Domain.Life(ctx)
+	time.Sleep(d.each)
+	return l, err
+}
+
+// After the pod's request a VM gets no other size, also while the shim waits for libvirt.
+func TestNoResizeBeforeAStop(t *testing.T) {
+	s := &hangingLibvirt{}
+	inBubble(t, s.wrap, func(t *testing.T, r *rig) {
+		time.Sleep(10 * time.Second)
+		s.hangs.Store(true)
+		r.podStop.Store(true)
+		time.Sleep(time.Second)
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
+		time.Sleep(longestWait - 2*time.Second)
+		if got, want := r.state(t).VCPUs, state().VCPUs; got != want {
+			t.Errorf("vCPUs %+v, want %+v as before the request", got, want)
+		}
 	})
 }

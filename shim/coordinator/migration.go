@@ -30,6 +30,9 @@ type vmWorker struct {
 	lives  <-chan virt.Life // observations of the VM
 	since  time.Time        // when the shim found the VM
 
+	// stopping is closed at the pod's stop request. From then on the VM is not resized.
+	stopping <-chan struct{}
+
 	stopResizer func()    // stops the resizer and waits for it; nil: it does not run
 	uuid        string    // of the VM
 	migrating   bool      // as last observed
@@ -37,6 +40,7 @@ type vmWorker struct {
 	renewed     time.Time // when the agent last granted the lease; zero: never
 	lockDue     bool      // QEMU may need a higher memory-lock limit on this node
 	logged      bool      // logOnce has logged a failure of this migration
+	stopped     bool      // the pod requests a stop
 }
 
 // run works until vmCtx ends. If shimCtx has ended too, the shim ends before its VM: the lease
@@ -62,10 +66,15 @@ func (w *vmWorker) run(shimCtx, vmCtx context.Context) {
 func (w *vmWorker) watch(ctx context.Context) {
 	var life virt.Life
 	var retry <-chan time.Time
+	stopping := w.stopping
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-stopping:
+			stopping, w.stopped = nil, true
+			w.stopResizing()
+			continue
 		case life = <-w.lives:
 		case <-retry:
 		}
@@ -118,7 +127,7 @@ func (w *vmWorker) stopResizing() {
 
 // startResizing starts the resizer, which first recovers the journal.
 func (w *vmWorker) startResizing(ctx context.Context) {
-	if w.stopResizer != nil {
+	if w.stopResizer != nil || w.stopped {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -17,12 +17,18 @@ const (
 	silentAfter = 20 * time.Second
 )
 
+// maxAnswerWait bounds the wait of the pod's request for an answer of libvirt. It is less than the
+// 15 s by which the agent's clock is longer than the guest's grace period.
+const maxAnswerWait = 10 * time.Second
+
 // stopRequests collects the stop requests for one VM. The pod's request is final. The agent can
 // withdraw its own.
 type stopRequests struct {
 	agent Agent
 	log   *slog.Logger
 	grace time.Duration // the guest's grace period
+
+	stopping chan<- struct{} // closed at the pod's request
 
 	agentStops  <-chan podapi.Stop // nil: no subscription, or the channel was closed
 	unsubscribe func()             // ends the subscription; nil: none
@@ -123,6 +129,9 @@ func (w *watcher) forwardDeadlines(
 func (c *Coordinator) shutDown(ctx context.Context, w *watcher) {
 	c.Log.Info("shutting the guest down", "reason", w.reason())
 	options, deadlines := c.Shutdown, make(chan time.Time, 1)
+	if w.byPod && !w.isUpToDate() {
+		options.Grace -= w.maxWait() // of which the wait has used that much
+	}
 	options.Deadlines = deadlines
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -25,9 +25,12 @@ type watcher struct {
 	nextRead         *time.Timer
 	podStop          <-chan struct{} // closed at the pod's request; nil afterwards
 
+	// Reads have numbers from 1: the last one that has started, the last one with an answer, and the
+	// first one that began after the pod's request.
+	started, answered, required int
+
 	ended     bool
 	migrating bool // as last observed
-	unknown   bool // no observation yet, or none since the pod's request
 }
 
 // newWatcher subscribes to events. The first handleNext starts the first read of the VM's life. The
@@ -36,8 +39,7 @@ func newWatcher(
 	ctx context.Context, d virt.Domain, lives chan virt.Life, o stopRequests,
 	awaitPodStop func(context.Context) error,
 ) *watcher {
-	w := &watcher{stopRequests: o, domain: d, lives: lives, nextRead: time.NewTimer(0),
-		unknown: true}
+	w := &watcher{stopRequests: o, domain: d, lives: lives, nextRead: time.NewTimer(0)}
 	w.lifeRead = async.New(&w.calls, func(ctx context.Context) (err error) {
 		w.life, err = d.Life(ctx)
 		return err
@@ -76,11 +78,16 @@ func (w *watcher) awaitStopOrEnd(ctx context.Context) (requested bool) {
 }
 
 // mayStop reports whether the pod's request may shut the guest down now. A migration may have begun
-// without an event, so libvirt must first show that there is none. Without its answer, the VM's
-// grace period bounds the wait. The agent ends the VM soon afterwards.
+// without an event, so libvirt must first show that there is none.
 func (w *watcher) mayStop() bool {
-	return !w.migrating && (!w.unknown || time.Since(w.byPodSince) >= w.grace)
+	return !w.migrating && (w.isUpToDate() || time.Since(w.byPodSince) >= w.maxWait())
 }
+
+// isUpToDate reports whether libvirt has answered a read that began after the pod's request.
+func (w *watcher) isUpToDate() bool { return w.answered >= w.required }
+
+// maxWait bounds the wait for libvirt. The guest has the rest of its grace period.
+func (w *watcher) maxWait() time.Duration { return min(w.grace/2, maxAnswerWait) }
 
 // handleNext waits for one event and handles it. It returns false when ctx ends or done is closed.
 func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
@@ -90,7 +97,7 @@ func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
 	case <-done:
 		return false
 	case <-w.podStop:
-		w.byPod, w.byPodSince, w.unknown, w.podStop = true, time.Now(), true, nil
+		w.onPodStop()
 		w.readLife(ctx)
 	case stop, ok := <-w.agentStops:
 		w.onAgentStop(stop, ok)
@@ -107,12 +114,21 @@ func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
+// onPodStop stores the pod's request. From now on the VM does not grow.
+func (w *watcher) onPodStop() {
+	w.byPod, w.byPodSince, w.podStop = true, time.Now(), nil
+	w.required = w.started + 1
+	close(w.stopping)
+}
+
 // readLife starts to read the VM's life, or remembers to read it after the running read.
 func (w *watcher) readLife(ctx context.Context) {
 	if w.silentSince.IsZero() {
 		w.silentSince = time.Now()
 	}
-	w.changedSinceRead = !w.lifeRead.Start(ctx)
+	if w.changedSinceRead = !w.lifeRead.Start(ctx); !w.changedSinceRead {
+		w.started++
+	}
 	w.nextRead.Reset(retryInterval)
 	w.updateSubscription(ctx)
 }
@@ -125,7 +141,7 @@ func (w *watcher) handleLife(ctx context.Context, err error) {
 	}
 	w.ended = isEnded(err) || err == nil && w.life.Phase.Ended()
 	if err == nil {
-		w.migrating, w.unknown = w.life.Migrating, w.unknown && w.changedSinceRead
+		w.migrating, w.answered = w.life.Migrating, w.started
 		replace(w.lives, w.life)
 	}
 	if err == nil && !w.migrating {
