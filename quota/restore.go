@@ -2,9 +2,11 @@ package quota
 
 import corev1 "k8s.io/api/core/v1"
 
-// Restore returns the next write that restores a quota with any of [Options.QuotaAnnotations]. A
-// first write sets a different spec.hard to the base. The last write removes the annotations and
-// gives the limits back to their owners in managedFields. [FieldManager] must write both.
+// Restore returns the next write that restores a quota with any of [Options.QuotaAnnotations]. If
+// spec.hard differs from the base, the first write sets it to the base. The last write removes the
+// annotations and gives the limits back to their owners in managedFields. It changes no limit,
+// because the API server makes the writer the owner of changed ones. The caller writes both as
+// [FieldManager].
 //
 // An unreadable annotation is an error that wraps an [*api.InvalidError].
 func Restore(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (WriteQuota, error) {

@@ -88,7 +88,11 @@ func (c *Cluster) restoreQuota(
 func (c *Cluster) writeQuota(
 	ctx context.Context, q *corev1.ResourceQuota, ns *corev1.Namespace,
 ) error {
-	for c.annotated(q) {
+	for n := 0; c.annotated(q); n++ {
+		if n == maxWrites {
+			return fmt.Errorf("another client changed spec.hard after each of %d writes: stop it, "+
+				"and repeat the command", n)
+		}
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			next, err := c.next(q, ns)
 			if err != nil {
@@ -110,6 +114,9 @@ func (c *Cluster) writeQuota(
 	}
 	return nil
 }
+
+// maxWrites bounds the writes of a quota. Without another client there are two.
+const maxWrites = 10
 
 // next returns the quota after the next write, see [quota.Restore].
 func (c *Cluster) next(

@@ -42,10 +42,14 @@ func (s *Supervisor) handleTrackedEnd(ctx context.Context, e ProcessEvent) {
 	}
 }
 
-// handleOtherFile handles a VM process that executes another file than an emulator. The process
-// lives, and a launcher process stays one.
+// handleOtherFile handles a process that executes another file than an emulator: it is no VM process
+// any more, nor a possible one. It lives, and a launcher process stays one.
 func (s *Supervisor) handleOtherFile(ctx context.Context, p host.Process) {
 	for _, t := range s.ties {
+		if t.pending[p.ID()] {
+			delete(t.pending, p.ID())
+			s.requestPodScans(ctx, t.Launcher.Pod.UID)
+		}
 		if t.VM(p) == nil {
 			continue
 		}

@@ -244,6 +244,28 @@ func TestExitReasonOfAReassignedVM(t *testing.T) {
 	})
 }
 
+// A scan has left open whether an inherited emulator is a VM process. Then it executes another file,
+// as a helper of an emulator does, and the stop does not wait for it.
+func TestInheritedEmulatorIsAHelper(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		r.domains.Fail(errNoAnswer)
+		helper := r.inheritGroup(l, "/machine/x")
+		r.executeInherited(helper)
+		r.requestStop(l)
+		r.advance(time.Minute)
+		if !r.stopRequested(l) {
+			t.Fatal("the stop is confirmed beside an emulator")
+		}
+		r.domains.Fail(nil)
+		r.ProcessEvent(r.tracker.Exec(helper, ""))
+		r.advance(time.Minute)
+		if r.stopRequested(l) {
+			t.Error("the stop waits for a process that is no emulator")
+		}
+	})
+}
+
 // A scan has left open whether an inherited emulator is a VM process. Then the tracker loses the
 // emulator, and the stop still waits for it.
 func TestInheritedEmulatorIsLost(t *testing.T) {
@@ -260,7 +282,7 @@ func TestInheritedEmulatorIsLost(t *testing.T) {
 			t.Errorf("stop request pending: %t, tie kept: %t, want both", r.stopRequested(l),
 				r.HasPod(l.Pod.UID))
 		}
-		if got := strings.Join(r.waits(l), " "); !strings.Contains(got, "has lost") {
+		if got := strings.Join(r.waits(l), " "); !strings.Contains(got, "no scan has decided") {
 			t.Errorf("Events %q, want one about the emulator", got)
 		}
 		r.kernel.Exit(vm.PID)

@@ -52,12 +52,19 @@ type Decision struct {
 	Annotations map[string]*string           // nil value: remove the annotation
 }
 
-// Decide returns the next step. Its error comes from [Input].Estimate, and the status has it, too.
+// Decide returns the next step. Its error comes from [Input].Estimate, and the status has it, too. A
+// VM without a desired size keeps its last status then.
 func Decide(in Input) (Decision, error) {
 	desired, err := api.ParseVMSize(in.VM.Annotations)
 	d := decision{Input: in, desired: desired}
 	out, estimateErr := d.decide(err)
-	if estimateErr != nil && out.Status == nil && desired != (api.Size{}) {
+	switch {
+	case estimateErr == nil || out.Status != nil:
+	case desired == (api.Size{}):
+		if last, ok := statusIn(in.VM.Annotations); ok {
+			out.Status = &last
+		}
+	default:
 		reason := api.ResizeNoEstimate
 		if errors.Is(estimateErr, errQuotaUnknown) {
 			reason = api.ResizeQuotaUnknown

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/quota"
 )
 
 // failingReader returns a reader whose reads of objects of o's type fail with *err.
@@ -126,5 +127,32 @@ func TestShortFailuresAreNotReported(t *testing.T) {
 		if strings.HasPrefix(event, "Warning") {
 			t.Errorf("Event %q", event)
 		}
+	}
+}
+
+// A user removes the annotation of a VM that has the size of its template again, while the quotas
+// are unreadable. The VM keeps no size, and no request to the API server fails.
+func TestFailedEstimateKeepsTheStatus(t *testing.T) {
+	p := newPlane(t, false)
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	p.sut.Now = func() time.Time { return now }
+	for _, memory := range []string{"4Gi", "1Gi"} {
+		p.annotate(t, api.ResizeMemoryKey, memory)
+		p.steps(t, 6)
+	}
+	before := p.status(t)
+	if before.Reason != api.ResizeDone || before.Actual.Memory != "1Gi" {
+		t.Fatalf("status %+v", before)
+	}
+	p.sut.Snapshot = func(context.Context, string) (quota.Snapshot, error) {
+		return quota.Snapshot{}, errors.New("the server was unable to return a response")
+	}
+	p.annotate(t, api.ResizeMemoryKey, "")
+	for range 5 {
+		_ = p.step(t)
+		now = now.Add(8 * time.Second)
+	}
+	if now := p.status(t); now.Reason != before.Reason || now.Kept != (api.ResizeAmounts{}) {
+		t.Errorf("status %+v, want %+v", now, before)
 	}
 }

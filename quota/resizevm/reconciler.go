@@ -90,7 +90,10 @@ func (r *Reconciler) Reconcile(
 		return reconcile.Result{}, errors.Join(err, r.reportFailure(ctx, cached, err))
 	}
 	r.succeeded(request.NamespacedName)
-	return reconcile.Result{RequeueAfter: period(d)}, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: period(d)}, nil
 }
 
 // compare reads a VM, applies the next step, and reports the status. Without a status in the
