@@ -103,7 +103,7 @@ func TestFormatsOfQuotaStatus(t *testing.T) {
 func TestWideTop(t *testing.T) {
 	used := []usageJSON{{Pod: agentapi.PodRef{Name: "vm"}, Container: "compute", VMs: 2}}
 	row := topRows(used, true, true)[1]
-	if got := strings.Join(row[len(row)-2:], " "); got != "compute 2" {
+	if got := strings.Join(row[len(row)-3:], " "); got != "compute 2 " {
 		t.Errorf("%q", row)
 	}
 }

@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,7 +54,7 @@ type node struct {
 	faultyNode
 	launchers  []*nodeLauncher
 	vms        []*nodeVM
-	unkillable map[int]bool
+	unkillable sync.Map // pids
 }
 
 type nodeLauncher struct {
@@ -68,9 +69,12 @@ type nodeVM struct {
 }
 
 func newNode(t *testing.T) *node {
-	n := &node{unkillable: map[int]bool{}}
+	n := &node{}
 	n.rig = newRig(t, n.install)
-	n.kernel.Ignores = func(pid int, _ string) bool { return n.unkillable[pid] }
+	n.kernel.Ignores = func(pid int, _ string) bool {
+		_, ok := n.unkillable.Load(pid)
+		return ok
+	}
 	n.start()
 	for name, declared := range []string{"", "one", domainUUID, ""} {
 		l := n.launch(fmt.Sprint("vm-", name), func(l *registry.Launcher) { l.Domain = declared })
@@ -160,7 +164,7 @@ func (n *node) applyFault(h happening, on bool) {
 		n.start()
 	case "unkillable":
 		if len(n.vms) > 0 {
-			n.unkillable[n.vms[h.at%len(n.vms)].PID] = true
+			n.unkillable.Store(n.vms[h.at%len(n.vms)].PID, true)
 		}
 	}
 }
