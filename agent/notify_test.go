@@ -69,7 +69,7 @@ func TestReadyWithTheStartGate(t *testing.T) {
 	received := listenAsSystemd(t, config)
 	a := start(t, config)
 	if a.supervision == nil {
-		t.Skip("without a tracker there is no start gate")
+		skip(t, "without a tracker there is no start gate")
 	}
 	receive(t, received, "READY")
 	if s, err := gate.ReadState(path); err != nil || len(s.RequireOwner) != 1 {

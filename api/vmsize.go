@@ -64,7 +64,8 @@ type ResizeStatus struct {
 	// VM had a size by annotation. It ends with the next start of the VM.
 	Kept ResizeAmounts `json:"kept,omitzero"`
 
-	// Since is the start of this reason for this desired size, in whole seconds; zero: unknown.
+	// Since is the start of this reason for this desired size, or with [ResizeAPIError] the time of
+	// the first failure. It is in whole seconds; zero: unknown.
 	Since time.Time `json:"since,omitzero"`
 }
 

@@ -134,9 +134,7 @@ func (c engineCase) input(t *rapid.T, pod *corev1.Pod) launcher.Input {
 
 // mutated is the answer of the webhook: the launcher pod with annotations, and warnings.
 func (c engineCase) mutated(t *rapid.T) (*corev1.Pod, []string) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "virt-launcher-vm",
-		Labels: map[string]string{kubevirtv1.AppLabel: "virt-launcher"}}}
-	pod.Spec.Containers = []corev1.Container{{Name: "compute"}}
+	pod := c.launcherPod("virt-launcher-vm")
 	out, err := launcher.Mutate(c.input(t, pod))
 	if err != nil {
 		t.Fatal(err)

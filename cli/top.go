@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -80,7 +81,7 @@ func usageOf(l nodeLauncher) (u usageJSON, ok bool) {
 }
 
 func (p *Program) writeTop(v *view, output *outputFlags) error {
-	p.writeNotes(append(v.notes, pinNotes(v.launchers)...))
+	p.writeNotes(slices.Concat(v.notes, pinNotes(v.launchers)))
 	used := []usageJSON{}
 	var shown []nodeLauncher
 	for _, l := range v.launchers {

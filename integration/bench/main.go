@@ -32,8 +32,8 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(machineCommand(), nodeCommand(), quotaCommand(), resizeCommand(),
-		ownResizeCommand(), renderCommand(), pluginCommand(), agentCommand(), launchersCommand(), describeCommand(),
-		forkerCommand(), vmCommand())
+		ownResizeCommand(), renderCommand(), pluginCommand(), agentCommand(), launchersCommand(),
+		describeCommand(), forkerCommand(), vmCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

@@ -35,8 +35,8 @@ func TestLockAlone(t *testing.T) {
 	t.Logf("KubeVirt alone: QEMU may lock %d bytes of a guest of %d", got, guest)
 }
 
-// TestLockOfABindingAlone shows that a VM whose network binding makes QEMU lock its memory does not
-// start. TestLockOfABinding starts it.
+// TestLockOfABindingAlone starts a VM with a network binding that makes QEMU lock its memory. Without
+// a limit for it QEMU fails. TestLockOfABinding runs the same VM with Mooring.
 func TestLockOfABindingAlone(t *testing.T) {
 	c := startAlone(t)
 	vmi := newBoundVMI("bound-alone", nil)

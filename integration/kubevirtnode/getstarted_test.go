@@ -87,7 +87,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// commands are the indented blocks of the page below its numbered headings.
+// commands are the indented blocks of the page below numbered headings.
 func commands(t *testing.T) (blocks []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(top, page))
@@ -230,7 +230,7 @@ func (c *cluster) removeExamples(t *testing.T) {
 	}
 }
 
-// run runs commands and returns their output.
+// run runs commands and returns the output.
 func (s *shell) run(t *testing.T, commands string) string {
 	t.Helper()
 	commands = strings.NewReplacer("REGISTRY", os.Getenv(envRegistry), "TAG", os.Getenv(envTag)).

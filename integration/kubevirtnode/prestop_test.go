@@ -62,8 +62,8 @@ func (c *cluster) runSlow(t *testing.T, name string) *kubevirtv1.VirtualMachineI
 	return vmi
 }
 
-// awaitSlowEnd drains a VM's node of the VM and waits for the end of its guest, which takes its
-// minute. An earlier end is a killed guest, or one without the delay.
+// awaitSlowEnd drains a VM's node of the VM and waits for the guest's end after a minute. An earlier
+// end shows a killed guest, or a guest without the delay.
 func (c *cluster) awaitSlowEnd(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
 	t.Helper()
 	uncordon := c.cordon(t, vmi.Status.NodeName)
@@ -76,7 +76,7 @@ func (c *cluster) awaitSlowEnd(t *testing.T, vmi *kubevirtv1.VirtualMachineInsta
 	uncordon()
 }
 
-// evict evicts a VM's launcher. The VM has no strategy for evictions, so its pod is deleted.
+// evict evicts a VM's launcher. The VM has no strategy for evictions, so the pod is deleted.
 func (c *cluster) evict(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
 	t.Helper()
 	if err := c.SubResource("eviction").Create(t.Context(), c.launcher(t, vmi),

@@ -50,15 +50,7 @@ func TestEndInAnAbsenceWaitsForTheRuntime(t *testing.T) {
 		l := r.launch("vm", withDomain)
 		r.kernel.Exit(l.process.PID)
 		suspend(time.Minute)
-		r.advance(time.Minute)
-		if !r.HasPod(l.Pod.UID) {
-			t.Error("the tie was dropped before the runtime has listed its launchers")
-		}
-		r.Reconciled()
-		r.advance(time.Minute)
-		if r.HasPod(l.Pod.UID) {
-			t.Error("the tie was kept")
-		}
+		r.expectKeptUntilListed(t, l)
 	})
 }
 

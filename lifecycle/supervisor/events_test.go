@@ -102,7 +102,7 @@ func TestForgedDomainInAPod(t *testing.T) {
 	})
 }
 
-// rootMembers lists all processes of the node as those of the root cgroup.
+// rootMembers lists all processes of the node in the root cgroup.
 type rootMembers struct{ supervisor.Processes }
 
 func (m rootMembers) Members(cgroup string) ([]host.Process, error) {
@@ -112,7 +112,7 @@ func (m rootMembers) Members(cgroup string) ([]host.Process, error) {
 	return m.Processes.Members(cgroup)
 }
 
-// The cgroup of a created launcher is unknown. It has no process of the node.
+// A created launcher has an unknown cgroup, and no process of the node.
 func TestEmulatorBesideACreatedLauncher(t *testing.T) {
 	change := func(c *supervisor.Config) { c.Processes = rootMembers{c.Processes} }
 	inBubble(t, change, func(r *rig) {
@@ -125,7 +125,7 @@ func TestEmulatorBesideACreatedLauncher(t *testing.T) {
 	})
 }
 
-// A remaining process of an ended launcher can still execute an emulator. The tie waits for it.
+// The tie waits for a remaining process of an ended launcher, which can still execute an emulator.
 func TestProcessOutlivesItsLauncher(t *testing.T) {
 	for name, hasRoom := range map[string]bool{"unknown to the tracker": true, "no group": false} {
 		t.Run(name, func(t *testing.T) {

@@ -15,14 +15,14 @@ func (s *Supervisor) updatePending(result *scanResult) {
 	for _, p := range result.emulators {
 		id := p.ID()
 		found[id] = true
-		if t := s.byGroup[p.Group]; t != nil && (result.inherited[id] || result.unread[id]) {
+		if t := s.byGroup[p.Group]; t != nil && result.undecided(id) {
 			t.pending[id] = true
 		}
 	}
 	known := s.knownVMs()
 	for _, t := range s.ties {
 		maps.DeleteFunc(t.pending, func(p host.Process, _ bool) bool {
-			decided := found[p] && !result.inherited[p] && !result.unread[p]
+			decided := found[p] && !result.undecided(p)
 			return decided || known[p] || s.processEnded(p)
 		})
 	}

@@ -179,16 +179,23 @@ func TestEndedLauncherWaitsForTheRuntime(t *testing.T) {
 		r.exit(l.process, "SIGKILL")
 		r.stop()
 		r.start()
-		r.advance(time.Minute)
-		if !r.HasPod(l.Pod.UID) {
-			t.Error("the tie was dropped before the runtime has listed its launchers")
-		}
-		r.Reconciled()
-		r.advance(time.Minute)
-		if r.HasPod(l.Pod.UID) {
-			t.Error("the tie was kept")
-		}
+		r.expectKeptUntilListed(t, l)
 	})
+}
+
+// expectKeptUntilListed expects the tie of an ended launcher until the runtime has listed its
+// launchers. It takes two minutes.
+func (r *rig) expectKeptUntilListed(t *testing.T, l launcher) {
+	t.Helper()
+	r.advance(time.Minute)
+	if !r.HasPod(l.Pod.UID) {
+		t.Error("the tie was dropped before the runtime has listed its launchers")
+	}
+	r.Reconciled()
+	r.advance(time.Minute)
+	if r.HasPod(l.Pod.UID) {
+		t.Error("the tie was kept")
+	}
 }
 
 // The VM of an ended launcher does not end. Another pod with the same domain has no VM process.

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// slowTracker counts rescans. Each of them waits while hold is set.
+// slowTracker counts rescans. Each rescan waits while hold is set.
 type slowTracker struct {
 	supervisor.Tracker
 	rescans atomic.Int32
@@ -124,7 +124,7 @@ func TestRestoredLauncherWithoutAGroup(t *testing.T) {
 	})
 }
 
-// A restored launcher keeps its group, and thus its processes in other cgroups.
+// A restored launcher keeps the group, and thus processes in other cgroups.
 func TestRestoredLauncherKeepsItsGroup(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)

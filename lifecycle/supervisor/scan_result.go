@@ -234,3 +234,6 @@ func (s *Supervisor) mayStart(ctx context.Context, p host.Process, d tie.Domain)
 	}
 	return s.Domains.MayRunBy(d, args)
 }
+
+// undecided reports whether the scan has left open that an emulator is a VM process.
+func (r *scanResult) undecided(p host.Process) bool { return r.inherited[p] || r.unread[p] }

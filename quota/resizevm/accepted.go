@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// withdraw adds a patch to a decision that takes back growth of Mooring that kubelet has not
-// accepted. The status annotation shows that the growth is Mooring's.
+// withdraw adds a patch to a decision. The patch takes back Mooring's growth, unless kubelet has
+// accepted the growth. The status annotation proves whose growth it is.
 func (d *decision) withdraw(out Decision) (Decision, error) {
 	_, followed := d.VM.Annotations[api.ResizeStatusKey]
 	if d.pod == nil || !followed {

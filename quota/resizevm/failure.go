@@ -16,8 +16,8 @@ import (
 // shorter.
 const reportedAfter = 10 * time.Second
 
-// reportFailure writes a status about requests that fail for some time. It writes one status, even
-// if the texts of the errors differ. Each write would cause the next attempt at once.
+// reportFailure writes a status about requests that fail for some time: one status, even if the
+// texts of the errors differ. Each write would cause the next attempt at once.
 func (r *Reconciler) reportFailure(
 	ctx context.Context, vm *metav1.PartialObjectMetadata, failure error,
 ) error {
@@ -42,8 +42,9 @@ func failureStatus(annotations map[string]string) *api.ResizeStatus {
 	last, _ := statusIn(annotations)
 	status := &api.ResizeStatus{Reason: api.ResizeAPIError, Desired: api.AmountsOf(desired),
 		Request: api.ResizeRequest(annotations), Kept: lastKept(last, desired)}
-	if err == nil && status.Desired == status.Kept {
-		return nil // both are empty
+	var none api.ResizeAmounts
+	if err == nil && status.Desired == none && status.Kept == none {
+		return nil
 	}
 	return status
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // isSized reports whether annotations of a VM or of its launchers are about its size. A user who
-// removes the VM's annotations leaves those of the launchers. They show the size that the VM has.
+// removes the VM's annotations leaves those of the launchers. Those still show the VM's size.
 func (r *Reconciler) isSized(
 	ctx context.Context, vm *metav1.PartialObjectMetadata,
 ) (bool, error) {
@@ -22,7 +22,8 @@ func (r *Reconciler) isSized(
 		return true, nil
 	}
 	pods := &corev1.PodList{}
-	err := read.List(ctx, r.Client, pods, client.InNamespace(vm.Namespace))
+	err := read.List(ctx, r.Client, pods, client.InNamespace(vm.Namespace),
+		client.UnsafeDisableDeepCopy) // only read here
 	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
 		return vmNameOf(&pod) == vm.Name && isSizedPod(&pod)
 	}), err
@@ -32,18 +33,17 @@ func (r *Reconciler) isSized(
 // mooring-shim for this size, and the template has another one. During a migration the last status
 // has the size, or a launcher if there is no status. reason is the result of findLauncher.
 func (d *decision) keptSize(reason api.ResizeReason) api.ResizeAmounts {
-	var kept api.ResizeAmounts
 	switch {
 	case d.pod != nil:
-		kept = d.besideTemplate(d.pod)
+		return withoutAnnotated(d.besideTemplate(d.pod), d.desired)
 	case reason == api.ResizeMigrating:
 		last, ok := statusIn(d.VM.Annotations)
 		if at := slices.IndexFunc(d.Pods, isSizedPod); !ok && at >= 0 {
 			last.Kept = d.besideTemplate(d.Pods[at])
 		}
-		kept = lastKept(last, d.desired)
+		return lastKept(last, d.desired)
 	}
-	return withoutAnnotated(kept, d.desired)
+	return api.ResizeAmounts{}
 }
 
 // lastKept returns the size of the dimensions that the VM no longer annotates, from its last status.

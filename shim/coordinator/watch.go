@@ -25,9 +25,10 @@ type watcher struct {
 	nextRead         *time.Timer
 	podStop          <-chan struct{} // closed at the pod's request; nil afterwards
 
-	// Reads have numbers from 1: the last one that has started, the last one with an answer, and the
-	// first one that began after the pod's request.
-	started, answered, required int
+	// Numbers of reads, from 1.
+	started  int // the latest read
+	answered int // the latest read with an answer
+	required int // the first read after the pod's request
 
 	ended     bool
 	migrating bool // as last observed
