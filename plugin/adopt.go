@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// podContainer is a container with its pod, as the runtime reports them.
+// podContainer is a container with its pod, as reported by the runtime.
 type podContainer struct {
 	pod *nri.PodSandbox
 	ctr *nri.Container

@@ -25,9 +25,9 @@ type fault struct {
 	ends bool   // the VM ends with it
 	// phase is KubeVirt's phase of a VM that goes on; empty: Running.
 	phase kubevirtv1.VirtualMachineInstancePhase
-	// reasons are those of Mooring's Events on the launcher pod.
+	// reasons of Mooring's Events on the launcher pod.
 	reasons []agentapi.Reason
-	// inflict causes the fault. It returns the node's time at that moment.
+	// inflict causes the fault, and returns the node's time at that moment.
 	inflict func(t *testing.T, c *cluster, vmi *kubevirtv1.VirtualMachineInstance) time.Time
 	// mend repairs the node after the observation; nil: nothing to repair.
 	mend func(t *testing.T, c *cluster)
@@ -96,7 +96,7 @@ func startKubelet(t *testing.T, c *cluster) {
 	}
 }
 
-// timed runs a shell command on the node, and returns the node's time before it.
+// timed runs a shell command on the node, and returns the node's time before the command.
 func (c *cluster) timed(t *testing.T, command string, args ...string) time.Time {
 	t.Helper()
 	script := "date --rfc-3339=ns; " + command
@@ -197,7 +197,7 @@ func (c *cluster) watchEnd(t *testing.T, pid string) <-chan time.Time {
 // alone are the outcomes of KubeVirt alone by the names of the faults.
 var alone = map[string]outcome{}
 
-// TestFaults inflicts each fault on a VM with Mooring. It logs the rows of the table in
+// TestFaults inflicts each fault on a VM with Mooring, and logs the rows of the table in
 // docs/explanation/kubevirt-faults.md.
 func TestFaults(t *testing.T) {
 	c := start(t)

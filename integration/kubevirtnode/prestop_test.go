@@ -62,8 +62,8 @@ func (c *cluster) runSlow(t *testing.T, name string) *kubevirtv1.VirtualMachineI
 	return vmi
 }
 
-// awaitSlowEnd drains a VM's node of the VM and waits for the guest's end after a minute. An earlier
-// end shows a killed guest, or a guest without the delay.
+// awaitSlowEnd drains a VM's node of the VM and waits for the guest's end after a minute. An
+// earlier end shows a killed guest, or a guest without the delay.
 func (c *cluster) awaitSlowEnd(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
 	t.Helper()
 	uncordon := c.cordon(t, vmi.Status.NodeName)

@@ -150,7 +150,7 @@ func (w *world) expectEnd(i *instance) {
 	w.expectVMsEnd(i)
 }
 
-// expectVMsEnd records the end of a launcher's VMs by this program, and returns the running ones.
+// expectVMsEnd records the end of a launcher's VMs by this program, and returns the running VMs.
 // Later VMs, such as a domain still being started, end as well.
 func (w *world) expectVMsEnd(i *instance) []*subject {
 	all := w.runningVMs(i)

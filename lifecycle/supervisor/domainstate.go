@@ -15,7 +15,7 @@ import (
 // explainTimeout bounds the wait for libvirt's reason of an end.
 const explainTimeout = 15 * time.Second
 
-// explainEnd asks libvirt in the background for the reason of a domain's end. Nobody waits for it
+// explainEnd asks libvirt in the background for the reason of a domain's end. Nobody waits for that
 // in the fence.
 func (s *Supervisor) explainEnd(t *managedTie, end tie.DomainEnd) {
 	if s.Terms.ProofOnly {

@@ -42,8 +42,8 @@ func (s *Supervisor) handleTrackedEnd(ctx context.Context, e ProcessEvent) {
 	}
 }
 
-// handleOtherFile handles a process that executes another file than an emulator: it is no VM process
-// any more, nor a possible one. It lives, and a launcher process stays one.
+// handleOtherFile handles a process that executes another file than an emulator: it is no VM
+// process any more, nor a possible one. It lives, and a launcher process stays one.
 func (s *Supervisor) handleOtherFile(ctx context.Context, p host.Process) {
 	for _, t := range s.ties {
 		if t.pending[p.ID()] {

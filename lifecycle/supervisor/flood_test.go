@@ -46,8 +46,8 @@ func TestMoreProcessesThanTheTrackerHolds(t *testing.T) {
 	})
 }
 
-// Events about emulators outside of launchers, as from a pod that executes files named qemu-kvm in a
-// loop, cause few snapshots.
+// Events about emulators outside of launchers, as from a pod that executes files named qemu-kvm in
+// a loop, cause few snapshots.
 func TestFloodOfUnrelatedEmulators(t *testing.T) {
 	c := &countingTracker{}
 	change := func(cfg *supervisor.Config) { c.Tracker, cfg.Tracker = cfg.Tracker, c }
@@ -77,7 +77,8 @@ func (c suspendableClock) Now() host.Boottime {
 	return c.Clock.Now() + host.Boottime(c.suspended.Load())
 }
 
-// The time of a suspension does not count as a missing heartbeat, because the pod could not send one.
+// The time of a suspension does not count as a missing heartbeat, because the pod could not send
+// one.
 func TestSuspendedNode(t *testing.T) {
 	var suspended atomic.Int64
 	change := func(c *supervisor.Config) {

@@ -244,8 +244,8 @@ func TestExitReasonOfAReassignedVM(t *testing.T) {
 	})
 }
 
-// A scan has left open whether an inherited emulator is a VM process. Then it executes another file,
-// as a helper of an emulator does, and the stop does not wait for it.
+// A scan has left open whether an inherited emulator is a VM process. Then it executes another
+// file, as a helper of an emulator does, and the stop does not wait for it.
 func TestInheritedEmulatorIsAHelper(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)

@@ -52,8 +52,8 @@ type Decision struct {
 	Annotations map[string]*string           // nil value: remove the annotation
 }
 
-// Decide returns the next step. Its error comes from [Input].Estimate, and the status has it, too. A
-// VM without a desired size keeps its last status then.
+// Decide returns the next step. Its error comes from [Input].Estimate, and the status has it, too.
+// A VM without a desired size keeps its last status then.
 func Decide(in Input) (Decision, error) {
 	desired, err := api.ParseVMSize(in.VM.Annotations)
 	d := decision{Input: in, desired: desired}

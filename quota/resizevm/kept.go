@@ -46,8 +46,8 @@ func (d *decision) keptSize(reason api.ResizeReason) api.ResizeAmounts {
 	return api.ResizeAmounts{}
 }
 
-// lastKept returns the size of the dimensions that the VM no longer annotates, from its last status.
-// There the size was a kept one, or a desired one before the removal.
+// lastKept returns the size of the dimensions that the VM no longer annotates, from its last
+// status. There the size was a kept one, or a desired one before the removal.
 func lastKept(last api.ResizeStatus, desired api.Size) api.ResizeAmounts {
 	return withoutAnnotated(api.ResizeAmounts{
 		VCPUs:  cmp.Or(last.Kept.VCPUs, last.Desired.VCPUs),
