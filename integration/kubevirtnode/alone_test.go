@@ -35,8 +35,8 @@ func TestLockAlone(t *testing.T) {
 	t.Logf("KubeVirt alone: QEMU may lock %d bytes of a guest of %d", got, guest)
 }
 
-// TestLockOfABindingAlone starts a VM with a network binding that makes QEMU lock its memory. Without
-// a limit for it QEMU fails. TestLockOfABinding runs the same VM with Mooring.
+// TestLockOfABindingAlone starts a VM with a network binding that makes QEMU lock its memory.
+// Without a limit for it QEMU fails. TestLockOfABinding runs the same VM with Mooring.
 func TestLockOfABindingAlone(t *testing.T) {
 	c := startAlone(t)
 	vmi := newBoundVMI("bound-alone", nil)

@@ -40,8 +40,8 @@ func figures(t *testing.T) int {
 	return n
 }
 
-// TestBootFigures measures the boot of a VM with the agent and without, in pairs of random order. It
-// logs the figures.
+// TestBootFigures measures the boot of a VM with the agent and without, in pairs of random order.
+// It logs the figures.
 func TestBootFigures(t *testing.T) {
 	pairs, c := figures(t), start(t)
 	c.requireMooring(t)

@@ -64,8 +64,8 @@ func (l *link) prepare(onEvent func(uuid, event string)) error {
 
 func (l *link) lose() { l.loseOnce.Do(func() { close(l.lost) }) }
 
-// noteStart stores the ID of a domain's start. A lookup for the ID could block for as long as a QEMU
-// hangs. IDs grow with each start, so a late event changes nothing.
+// noteStart stores the ID of a domain's start. A lookup for the ID could block for as long as a
+// QEMU hangs. IDs grow with each start, so a late event changes nothing.
 func (l *link) noteStart(uuid string, id uint) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
