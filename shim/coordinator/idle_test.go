@@ -151,7 +151,8 @@ func TestEventsCauseNoComparison(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		busy := r.Reads()
-		if more, want := busy.State-quiet.State, quiet.State-start.State; more > want+2 ||
+		// The start and the end of the ten minutes may each divide a comparison, which reads twice.
+		if more, want := busy.State-quiet.State, quiet.State-start.State; more > want+4 ||
 			busy.Guest != quiet.Guest {
 			t.Errorf("%d reads of the state with events, want %d as without; %d of the guest", more,
 				want, busy.Guest-quiet.Guest)
