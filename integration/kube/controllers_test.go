@@ -97,8 +97,9 @@ func awaitPods(t *testing.T, admin kubernetes.Interface, q *corev1.ResourceQuota
 	})
 }
 
-// wantRefused fails the test if the quota still allows a further pod after a while. A controller that
-// has not seen the latest pod yet lowers the quota's use for a moment. A dry run creates no pod then.
+// wantRefused fails the test if the quota still allows a further pod after a while. A controller
+// that has not seen the latest pod yet lowers the quota's use for a moment. A dry run creates no
+// pod then.
 func wantRefused(t *testing.T, admin kubernetes.Interface, namespace string) {
 	t.Helper()
 	eventually(t, "refusal of a pod over the quota", func() bool {
