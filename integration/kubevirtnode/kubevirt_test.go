@@ -96,15 +96,22 @@ func (c *cluster) tied(
 	return found
 }
 
-// listLaunchers runs the program that `make build` has built.
 func listLaunchers(ctx context.Context) ([]agentapi.Launcher, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(top, "bin", "mooring"), "ps", "-n", namespace,
-		"-o", "json")
+	out, err := mooring(ctx, "ps", "-n", namespace, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var all []agentapi.Launcher
+	return all, json.Unmarshal(out, &all)
+}
+
+// mooring runs the program that `make build` has built, and returns its output.
+func mooring(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(top, "bin", "mooring"), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("mooring ps: %w\n%s", err, errs.String())
+		return nil, fmt.Errorf("mooring %s: %w\n%s", args[0], err, errs.String())
 	}
-	var all []agentapi.Launcher
-	return all, json.Unmarshal(out.Bytes(), &all)
+	return out.Bytes(), nil
 }

@@ -180,20 +180,10 @@ func (c *cluster) runVM(
 // restart deletes the instance of a running VM, and returns when its successor runs.
 func (c *cluster) restart(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) {
 	t.Helper()
-	old := vmi.UID
 	if err := c.Delete(t.Context(), vmi); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, vmi.Name+" to run again", func(ctx context.Context) error {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
-			return err
-		}
-		if vmi.UID == old || vmi.Status.Phase != kubevirtv1.Running {
-			return fmt.Errorf("instance %s is %s, the old one was %s", vmi.UID, vmi.Status.Phase,
-				old)
-		}
-		return nil
-	})
+	c.awaitAgain(t, vmi)
 }
 
 func (c *cluster) askMemory(t *testing.T, vm *kubevirtv1.VirtualMachine, memory string) {
