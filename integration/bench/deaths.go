@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/integration/bench/report"
-	"github.com/mooring-vm/mooring/integration/bench/stats"
 )
 
 const (
@@ -24,8 +23,9 @@ const (
 	// processes out of the measurement.
 	idlePause = 20 * time.Millisecond
 
-	mostSignal   = 1e-3
-	mostOverhead = 10e-3
+	mostSignal    = 1.25
+	mostSignalP99 = 1.5
+	mostOverhead  = 10e-3
 )
 
 // The measured steps of a death, and the measured programs.
@@ -175,8 +175,7 @@ func deathRows(s samples) []report.Row {
 		for _, candidate := range []string{standIn, pollingWatcher} {
 			if values := s[cell(candidate, step)]; len(values) > 0 {
 				row := deathRow(step, candidate, values)
-				ratio := stats.RatioOfMedians(values, base)
-				row.Ratio = &ratio
+				compare(&row, values, base)
 				rows = append(rows, row)
 			}
 		}
@@ -204,8 +203,9 @@ func deathRow(step, candidate string, values []float64) report.Row {
 	row := summaryRow(step, shown, values)
 	switch {
 	case candidate == pollingWatcher:
-	case step == toSent, step == toReceived:
-		row.Goals = []report.Goal{{Of: report.P99, Most: mostSignal}}
+	case candidate == standIn && (step == toSent || step == toReceived):
+		row.Goals = []report.Goal{{Of: report.Ratio, Most: mostSignal},
+			{Of: report.P99Ratio, Most: mostSignalP99}}
 	case step == overhead:
 		row.Goals = []report.Goal{{Of: report.P99, Most: mostOverhead}}
 	}

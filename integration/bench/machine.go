@@ -16,6 +16,8 @@ type amounts struct {
 	watch         time.Duration // of an idle agent
 	creations     time.Duration // of containers, on the node
 	processStarts int           // rounds of process starts under watchers
+	scanned       int           // processes
+	scans         int           // rounds
 	deaths        deathAmounts
 	storm         time.Duration // of forks
 }
@@ -25,7 +27,7 @@ func full() amounts {
 	return amounts{
 		rounds: 5000, connections: 40, handled: 40000,
 		residents: residents, settle: settled, watch: time.Minute, creations: 3 * time.Minute,
-		processStarts: 30, storm: 10 * time.Second,
+		processStarts: 30, scanned: 10000, scans: 100, storm: 10 * time.Second,
 		deaths: deathAmounts{residents: residents, rounds: 25, inRound: deathsInRound, qemu: 100},
 	}
 }
@@ -34,8 +36,9 @@ func quick() amounts {
 	return amounts{
 		rounds: 20, connections: 2, handled: 200,
 		residents: residents, watch: time.Second,
-		processStarts: 1, deaths: deathAmounts{residents: 3, rounds: 1, inRound: 4, qemu: 2},
-		storm: time.Second,
+		processStarts: 1, scanned: 100, scans: 1,
+		deaths: deathAmounts{residents: 3, rounds: 1, inRound: 4, qemu: 2},
+		storm:  time.Second,
 	}
 }
 

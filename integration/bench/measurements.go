@@ -58,6 +58,11 @@ func trackerMeasurements(a amounts, agent string) []measurement {
 				handlerCostTable: handlerCostRows(found)}, nil
 		},
 	}, {
+		scanTable, fmt.Sprintf("scans of %d processes, %d rounds", a.scanned, a.scans),
+		func(ctx context.Context) (tables, error) {
+			return tableOf(scanTable, scanRows(a.scanned))(scans(ctx, a.scanned, a.scans))
+		},
+	}, {
 		deathTable, fmt.Sprintf("deaths of %d launchers", a.deaths.rounds*a.deaths.inRound+
 			a.deaths.qemu),
 		func(ctx context.Context) (tables, error) {

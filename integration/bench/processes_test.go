@@ -50,6 +50,26 @@ func TestMeasureProcessStarts(t *testing.T) {
 	}
 }
 
+func TestScans(t *testing.T) {
+	needsTracker(t)
+	const processes, rounds = 40, 2
+	found, err := scans(t.Context(), processes, rounds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{plainWalk, mooring} {
+		if n := len(found[name]); n != rounds {
+			t.Errorf("%s: %d measurements, want %d", name, n, rounds)
+		}
+	}
+	if rows := scanRows(processes)(found); len(rows) != 2 || rows[1].Ratio == nil {
+		t.Errorf("rows %+v, want one for each, the second with a ratio", rows)
+	}
+	if err := walkProcesses(1 << 22); err == nil {
+		t.Error("a walk finds more processes than the kernel allows")
+	}
+}
+
 func TestCosts(t *testing.T) {
 	before := []bpf.ProgramStats{{Name: "fork", Runs: 10, Runtime: 1000},
 		{Name: "move", Runs: 3, Runtime: 30}, {Name: "exit"}}

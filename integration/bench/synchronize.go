@@ -10,35 +10,50 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 )
 
+// The measured steps of a connection.
+const (
+	connectStep     = "connect"
+	synchronizeStep = "Synchronize"
+	firstStep       = "the first launcher afterwards"
+)
+
 // connections measures a plugin's connection, from the order to the runtime's answer to
-// Synchronize, and Synchronize alone. The request lists n containers. Each round starts a new
-// process, as after a restart.
+// Synchronize, Synchronize alone, and the first launcher afterwards. The request lists n
+// containers. Each round starts a new process, as after a restart.
 func connections(ctx context.Context, rounds, n int) (samples, error) {
 	found, listed := samples{}, mixed(n)
 	for range rounds {
 		order := []string{empty, mooring}
 		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, name := range order {
-			whole, synchronize, err := connectOnce(ctx, name, listed)
-			if err != nil {
+			if err := connectOnce(ctx, name, listed, found); err != nil {
 				return nil, err
 			}
-			found.add(cell(name, "connect"), whole)
-			found.add(cell(name, "Synchronize"), synchronize)
 		}
 	}
 	return found, nil
 }
 
 func connectOnce(
-	ctx context.Context, name string, listed []member,
-) (whole, synchronize time.Duration, err error) {
+	ctx context.Context, name string, listed []member, found samples,
+) (err error) {
 	c, err := startCandidate(ctx, name, listed)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	return c.connect(ctx)
+	whole, synchronize, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	first, err := (request{c, "launcher", launcher(len(listed))}).measure(ctx)
+	if err != nil {
+		return err
+	}
+	found.add(cell(name, connectStep), whole)
+	found.add(cell(name, synchronizeStep), synchronize)
+	found.add(cell(name, firstStep), first)
+	return nil
 }
 
 // mixed returns containers of a node with VMs: every fourth container is a launcher.

@@ -32,8 +32,10 @@ func columns() []column {
 	}
 }
 
-// withGoals adds the column of goals, which have a table of their own in the pages.
-func withGoals(columns []column) []column { return append(columns, column{"goal", Row.goals}) }
+// withGoals adds the columns of goals, which have a table of their own in the pages.
+func withGoals(columns []column) []column {
+	return append(columns, column{"p99 ratio (95%)", Row.p99Ratio}, column{"goal", Row.goals})
+}
 
 // cells returns the lines of these columns, the head first, without empty columns.
 func (t Table) cells(columns []column) ([][]string, error) {
@@ -89,6 +91,13 @@ func (r Row) ratio() (string, error) {
 	return formatRatio(*r.Ratio), nil
 }
 
+func (r Row) p99Ratio() (string, error) {
+	if r.P99Ratio == nil {
+		return "", nil
+	}
+	return formatRatio(*r.P99Ratio), nil
+}
+
 // goals shows each goal of the row with its verdict.
 func (r Row) goals() (string, error) {
 	var all []string
@@ -107,6 +116,8 @@ func (r Row) figure(q Quantity) string {
 	switch {
 	case q == Ratio && r.Ratio != nil:
 		return formatRatio(*r.Ratio)
+	case q == P99Ratio && r.P99Ratio != nil:
+		return formatRatio(*r.P99Ratio)
 	case q == Median && r.Summary != nil:
 		return format(r.Summary.Median, r.Unit)
 	case q == P99 && r.Summary != nil:

@@ -66,8 +66,8 @@ func times(v float64) string {
 }
 
 func (g Goal) format(u Unit) string {
-	if g.Of == Ratio {
-		return fmt.Sprintf("ratio ≤ %.2f", g.Most)
+	if g.Of == Ratio || g.Of == P99Ratio {
+		return fmt.Sprintf("%s ≤ %.2f", g.Of, g.Most)
 	}
 	if g.Of == Value {
 		return "≤ " + format(g.Most, u)

@@ -7,10 +7,11 @@ type Quantity string
 
 // The quantities.
 const (
-	Ratio  Quantity = "ratio"
-	Median Quantity = "median"
-	P99    Quantity = "p99"
-	Value  Quantity = "value"
+	Ratio    Quantity = "ratio"
+	P99Ratio Quantity = "p99 ratio"
+	Median   Quantity = "median"
+	P99      Quantity = "p99"
+	Value    Quantity = "value"
 )
 
 // Goal is the maximum of a figure.
@@ -47,6 +48,8 @@ func (r Row) bounds(q Quantity) (low, high float64, err error) {
 	switch {
 	case q == Ratio && r.Ratio != nil:
 		return r.Ratio.Low, r.Ratio.High, nil
+	case q == P99Ratio && r.P99Ratio != nil:
+		return r.P99Ratio.Low, r.P99Ratio.High, nil
 	case q == Median && r.Summary != nil:
 		return r.Summary.Median, r.Summary.Median, nil
 	case q == P99 && r.Summary != nil:

@@ -25,6 +25,8 @@ func TestVerdict(t *testing.T) {
 		"ratio below":            {ratio(1.01, 1.15), Goal{Ratio, 1.15}, Met},
 		"ratio above":            {ratio(1.16, 1.2), Goal{Ratio, 1.15}, Missed},
 		"interval over the goal": {ratio(1.1, 1.2), Goal{Ratio, 1.15}, Open},
+		"p99 ratio above": {Row{Ratio: &stats.Ratio{}, P99Ratio: &stats.Ratio{Value: 2, Low: 1.6,
+			High: 3}}, Goal{P99Ratio, 1.5}, Missed},
 		"median": {Row{Summary: &stats.Summary{Median: 2, P99: 9}},
 			Goal{Median, 2}, Met},
 		"p99":   {Row{Summary: &stats.Summary{Median: 2, P99: 9}}, Goal{P99, 8}, Missed},
@@ -79,9 +81,10 @@ func example() Table {
 			Summary: &stats.Summary{N: 10, Median: 1e-4, P99: 2e-4}},
 		{
 			Measurement: "ask", Candidate: "Mooring", Unit: Seconds,
-			Summary: &stats.Summary{N: 10, Median: 1.1e-4, P99: 3e-3},
-			Ratio:   &stats.Ratio{Value: 1.1, Low: 1.05, High: 1.12},
-			Goals:   []Goal{{Ratio, 1.15}, {P99, 1e-3}},
+			Summary:  &stats.Summary{N: 10, Median: 1.1e-4, P99: 3e-3},
+			Ratio:    &stats.Ratio{Value: 1.1, Low: 1.05, High: 1.12},
+			P99Ratio: &stats.Ratio{Value: 1.3, Low: 1.2, High: 1.4},
+			Goals:    []Goal{{Ratio, 1.15}, {P99Ratio, 1.2}, {P99, 1e-3}},
 		},
 	}}
 }
@@ -107,7 +110,9 @@ func TestPrintShowsGoals(t *testing.T) {
 	if err := example().Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	if want := "ratio ≤ 1.15: met; p99 ≤ 1.00 ms: not met"; !strings.Contains(out.String(), want) {
+	want := "1.300 (1.200 to 1.400)  ratio ≤ 1.15: met; " +
+		"p99 ratio ≤ 1.20: within the noise; p99 ≤ 1.00 ms: not met"
+	if !strings.Contains(out.String(), want) {
 		t.Errorf("printed without %q:\n%s", want, out.String())
 	}
 }
@@ -138,6 +143,7 @@ func TestGoalsTable(t *testing.T) {
 		"| measurement | with | goal | figure | reached |",
 		"|---|---|---|---|---|",
 		"| ask | Mooring | ratio ≤ 1.15 | 1.100 (1.050 to 1.120) | met |",
+		"| ask | Mooring | p99 ratio ≤ 1.20 | 1.300 (1.200 to 1.400) | within the noise |",
 		"| ask | Mooring | p99 ≤ 1.00 ms | 3.00 ms | not met |",
 	}, "\n")
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -45,6 +45,7 @@ type Row struct {
 	Value       float64        `json:"value,omitempty"`   // single measurement
 	Summary     *stats.Summary `json:"summary,omitempty"` // many measurements
 	Ratio       *stats.Ratio   `json:"ratio,omitempty"`   // to the baseline
+	P99Ratio    *stats.Ratio   `json:"p99Ratio,omitempty"`
 	Goals       []Goal         `json:"goals,omitempty"`
 }
 

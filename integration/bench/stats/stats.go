@@ -43,6 +43,13 @@ type Ratio struct {
 // to the same round. The interval is a percentile bootstrap over rounds, because a disturbance
 // affects both values of a round. The same arguments give the same interval.
 func RatioOfMedians(values, base []float64) Ratio {
+	return ratioOf(values, base, 0.5)
+}
+
+// RatioOfP99s is RatioOfMedians for the 99th percentiles.
+func RatioOfP99s(values, base []float64) Ratio { return ratioOf(values, base, 0.99) }
+
+func ratioOf(values, base []float64, quantile float64) Ratio {
 	n := len(values)
 	random := rand.New(rand.NewPCG(uint64(n), resamples))
 	drawn := make([]float64, resamples)
@@ -52,11 +59,11 @@ func RatioOfMedians(values, base []float64) Ratio {
 			round := random.IntN(n)
 			a[j], b[j] = values[round], base[round]
 		}
-		drawn[i] = median(a) / median(b)
+		drawn[i] = of(a, quantile) / of(b, quantile)
 	}
 	all := stats.Sample{Xs: drawn}.Copy().Sort()
 	return Ratio{
-		Value: median(values) / median(base),
+		Value: of(values, quantile) / of(base, quantile),
 		Low:   all.Quantile((1 - confidence) / 2),
 		High:  all.Quantile((1 + confidence) / 2),
 	}
@@ -76,6 +83,6 @@ func MedianOfRatios(values, base []float64) Ratio {
 	return Ratio{Value: s.Center, Low: max(s.Lo, 0), High: min(s.Hi, math.MaxFloat64)}
 }
 
-func median(values []float64) float64 {
-	return stats.Sample{Xs: values}.Quantile(0.5)
+func of(values []float64, quantile float64) float64 {
+	return stats.Sample{Xs: values}.Quantile(quantile)
 }

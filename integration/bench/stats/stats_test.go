@@ -3,6 +3,7 @@ package stats_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,16 +28,31 @@ func TestSummarise(t *testing.T) {
 }
 
 // A disturbance affects both values of a round, so the ratio stays exact.
-func TestRatioOfMediansOfTheSameRounds(t *testing.T) {
+func TestRatioOfTheSameRounds(t *testing.T) {
 	base, values := make([]float64, 50), make([]float64, 50)
 	for i := range base {
 		base[i] = 1 + rand.Float64()
 		values[i] = 2 * base[i]
 	}
 	want := stats.Ratio{Value: 2, Low: 2, High: 2}
-	if diff := cmp.Diff(want, stats.RatioOfMedians(values, base),
-		cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Error(diff)
+	for name, ratio := range map[string]func(values, base []float64) stats.Ratio{
+		"medians": stats.RatioOfMedians, "p99s": stats.RatioOfP99s,
+	} {
+		if diff := cmp.Diff(want, ratio(values, base), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// Slow values are in the ratio of the 99th percentiles, and not in that of the medians.
+func TestRatioOfP99s(t *testing.T) {
+	base, values := slices.Repeat([]float64{1}, 200), slices.Repeat([]float64{1}, 200)
+	for i := range 20 {
+		values[i*10] = 3
+	}
+	if p99, middle := stats.RatioOfP99s(values, base), stats.RatioOfMedians(values, base); p99.Value !=
+		3 || middle.Value != 1 {
+		t.Errorf("the ratio of the p99 is %v, of the medians %v, want 3 and 1", p99, middle)
 	}
 }
 
