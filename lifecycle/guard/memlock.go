@@ -95,9 +95,7 @@ func (g *Guard) repairs() bool { return g.Repair != nil && g.Repair() }
 // now or at an earlier check, other processes have inherited the missing limit. A VM process always
 // needs its own minimum.
 func (g *Guard) requiresAll(l registry.Launcher, cgroup string, want host.Limit) (bool, error) {
-	was := l.Setting(agentapi.MemlockSetting)
-	if was != nil && (was.Status == agentapi.StatusDiffers ||
-		was.Status == agentapi.StatusRepaired) {
+	if l.LacksLock {
 		return true, nil
 	}
 	procs, err := g.processes(cgroup)
@@ -112,7 +110,11 @@ func (g *Guard) requiresAll(l registry.Launcher, cgroup string, want host.Limit)
 	if errors.Is(err, host.ErrGone) {
 		return true, nil
 	}
-	return !has.Covers(want), err
+	if err != nil || has.Covers(want) {
+		return false, err
+	}
+	g.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.LacksLock = true })
+	return true, nil
 }
 
 // scanNew checks the processes not seen before and returns their number.

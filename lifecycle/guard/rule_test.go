@@ -69,13 +69,45 @@ func TestGuardRepairsAllIfTheFirstProcessLacksTheLimit(t *testing.T) {
 // The first process has the limit, but lacked it at an earlier check. Its children inherited the
 // lower limit.
 func TestGuardRemembersMissingLimit(t *testing.T) {
-	for _, was := range []agentapi.Status{agentapi.StatusDiffers, agentapi.StatusRepaired} {
-		withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
-			b.registry.Update("id", func(l *registry.Launcher) { l.Settings[0].Status = was })
-			b.kernel.Start(100, cgroup, same(5*gi))
-			b.kernel.Start(101, cgroup, same(65536))
-			if s := b.check(t).Settings[0]; s.Status != agentapi.StatusDiffers {
-				t.Errorf("setting that was %s = %+v, want differs", was, s)
+	for _, repair := range []bool{false, true} {
+		withBench(t, benchConfig{repair: repair}, func(t *testing.T, b *bench) {
+			first := b.kernel.Start(100, cgroup, same(65536))
+			b.check(t)
+			if err := b.kernel.SetMemlock(first, same(5*gi)); err != nil {
+				t.Fatal(err)
+			}
+			child := b.kernel.Start(101, cgroup, same(65536))
+			want := map[bool]agentapi.Status{false: agentapi.StatusDiffers,
+				true: agentapi.StatusRepaired}[repair]
+			if s := b.check(t).Settings[0]; s.Status != want {
+				t.Errorf("setting = %+v, want %s", s, want)
+			}
+			if got, _ := b.kernel.Memlock(child); repair && got != same(5*gi) {
+				t.Errorf("limit = %v, want 5Gi", got)
+			}
+		})
+	}
+}
+
+// A VM process lacked its limit, and the first process never did. The guard leaves the lower limit
+// of another child, which was set on purpose, as virt-handler sets that of virtqemud.
+func TestGuardKeepsLoweredLimitBesideAVM(t *testing.T) {
+	for _, repair := range []bool{false, true} {
+		withBench(t, benchConfig{repair: repair}, func(t *testing.T, b *bench) {
+			vm := b.withVM(same(6 * gi))
+			manager := b.kernel.Start(102, cgroup, same(2*gi))
+			b.registry.Update("id", func(l *registry.Launcher) { l.SetLock(vm, 8*gi) })
+			b.check(t)
+			if err := b.kernel.SetMemlock(vm, same(8*gi)); err != nil {
+				t.Fatal(err)
+			}
+			want := map[bool]agentapi.Status{false: agentapi.StatusApplied,
+				true: agentapi.StatusRepaired}[repair]
+			if s := b.check(t).Settings[0]; s.Status != want {
+				t.Errorf("setting = %+v, want %s", s, want)
+			}
+			if got, _ := b.kernel.Memlock(manager); got != same(2*gi) {
+				t.Errorf("the limit of process 102 was changed to %v", got)
 			}
 		})
 	}

@@ -84,6 +84,10 @@ type Launcher struct {
 	// Stop is the current stop request to the pod; nil: none.
 	Stop *tie.ShutdownRequest
 
+	// LacksLock is set once the container's first process has lacked the granted memory lock. Other
+	// processes may have inherited too little.
+	LacksLock bool
+
 	// RepairReportedAt is when an Event last reported a repair of the memory lock.
 	RepairReportedAt time.Time
 
