@@ -12,7 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/command"
@@ -137,9 +140,36 @@ func TestWebhooks(t *testing.T) {
 		"resizes.guard.mooring.dev": {"/validate-pod", "pods/resize", "UPDATE", "NoneOnDryRun",
 			false},
 		"launchers.mooring.dev": {"/mutate-launcher", "pods", "CREATE", "NoneOnDryRun", true},
+		"resized-launchers.mooring.dev": {"/mutate-launcher", "pods", "CREATE", "NoneOnDryRun",
+			true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("webhooks (-want +got):\n%s", diff)
+	}
+}
+
+// TestResizedLaunchers: exactly one of the two webhooks for launchers receives each launcher.
+func TestResizedLaunchers(t *testing.T) {
+	for name, pod := range map[string]labels.Set{
+		"launchers.mooring.dev": {kubevirtv1.AppLabel: quota.LauncherApp},
+		"resized-launchers.mooring.dev": {kubevirtv1.AppLabel: quota.LauncherApp,
+			api.ResizedLabel: "true"},
+		"": {api.ResizedLabel: "true"},
+	} {
+		var got []string
+		for _, w := range theIn[*admissionv1.MutatingWebhookConfiguration](t, "install.yaml",
+			"mooring-launcher").Webhooks {
+			selector, err := metav1.LabelSelectorAsSelector(w.ObjectSelector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if selector.Matches(pod) {
+				got = append(got, w.Name)
+			}
+		}
+		if strings.Join(got, " ") != name {
+			t.Errorf("pod %v: webhooks %q, want %q", pod, got, name)
+		}
 	}
 }
 

@@ -83,13 +83,14 @@ func selectedBy(t *testing.T, hook map[string]any) string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		all = append(all, code(key+": "+labels[key]))
 	}
-	if leftOut := leftOutLabels(t, hook); len(leftOut) > 0 {
-		return "all but " + strings.Join(leftOut, ", ")
-	}
 	if len(all) == 0 {
-		return "all"
+		all = []string{"all"}
 	}
-	return strings.Join(all, ", ")
+	selected := strings.Join(all, ", ")
+	if leftOut := leftOutLabels(t, hook); len(leftOut) > 0 {
+		selected += " but " + strings.Join(leftOut, ", ")
+	}
+	return strings.ReplaceAll(selected, code("kubevirt.io: virt-launcher"), "launchers")
 }
 
 // leftOutLabels returns the labels of the objects that a webhook does not receive.

@@ -96,6 +96,7 @@ func TestFailIsForVMsAlone(t *testing.T) {
 		"virtualmachinerestores.guard.mooring.dev":           "Fail",
 		"launchers.guard.mooring.dev":                        "Fail", "launchers.mooring.dev": "Fail",
 		"pods.guard.mooring.dev": "Fail", "resizes.guard.mooring.dev": "Fail",
+		"resized-launchers.mooring.dev": "Fail",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("failure policies (-want +got):\n%s", diff)

@@ -29,6 +29,7 @@ func TestResizeRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	launcher := onlyLauncher(t, c, vm)
+	testInstanceRights(t, controller, awaitInstance(t, c, vm))
 	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "foreign",
 		Labels: map[string]string{virtv1.AppLabel: "virt-launcher"}}}
 	foreign.Spec.Containers = []corev1.Container{{Name: "compute", Image: "registry.test/a",
@@ -70,6 +71,25 @@ func TestResizeRights(t *testing.T) {
 	}
 }
 
+// testInstanceRights patches the VM's instance as the controller's account. Only its label passes.
+func testInstanceRights(
+	t *testing.T, by client.Client, vmi *virtv1.VirtualMachineInstance,
+) {
+	t.Helper()
+	const refusal = "changes only its own label"
+	for name, tt := range map[string]struct{ patch, want string }{
+		"its label":     {`{"metadata": {"labels": {"` + api.ResizedLabel + `": "true"}}}`, ""},
+		"another label": {`{"metadata": {"labels": {"a": "b"}}}`, refusal},
+		"an annotation": {`{"metadata": {"annotations": {"a": "b"}}}`, refusal},
+		"a finalizer":   {`{"metadata": {"finalizers": ["a.test/b"]}}`, refusal},
+	} {
+		eventually(t, name, func() error {
+			err := by.Patch(t.Context(), vmi.DeepCopy(), merge(tt.patch), client.DryRunAll)
+			return checkRefused(err, tt.want)
+		})
+	}
+}
+
 // checkPatch patches a pod in a dry run, and compares the refusal.
 func checkPatch(
 	t *testing.T, by client.Client, pod *corev1.Pod, subresource, patch, want string,
@@ -84,6 +104,11 @@ func checkPatch(
 			&client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{
 				DryRun: []string{metav1.DryRunAll}}})
 	}
+	return checkRefused(err, want)
+}
+
+// checkRefused compares the answer to a patch with a part of the refusal; "": it passes.
+func checkRefused(err error, want string) error {
 	switch {
 	case want == "":
 		return err

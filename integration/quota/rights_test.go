@@ -49,7 +49,7 @@ func TestRights(t *testing.T) {
 		"patch admissionregistration.k8s.io/mutatingwebhookconfigurations mooring-launcher",
 		"patch admissionregistration.k8s.io/validatingwebhookconfigurations mooring-guard",
 		"patch events.k8s.io/events",
-		"patch kubevirt.io/virtualmachines",
+		"patch kubevirt.io/virtualmachineinstances", "patch kubevirt.io/virtualmachines",
 		"patch mooring.dev/migrationreservations",
 		"set mooring.dev/podannotations", "set mooring.dev/quotaannotations",
 		"update /secrets mooring-webhook-certificates",

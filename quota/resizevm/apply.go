@@ -19,7 +19,7 @@ func (r *Reconciler) step(ctx context.Context, in Input) (Decision, error) {
 	if err != nil {
 		return d, err
 	}
-	err = r.apply(ctx, d)
+	err = r.apply(ctx, in, d)
 	if apierrors.IsInvalid(err) && d.lowersMemoryLimit() && !in.KeepMemoryLimits {
 		in.KeepMemoryLimits = true
 		kept, keptErr := r.step(ctx, in)
@@ -32,15 +32,21 @@ func (r *Reconciler) step(ctx context.Context, in Input) (Decision, error) {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		d.refuse(err)
 	case err != nil:
-		return Decision{}, fmt.Errorf("resizing pod %s/%s: %w", d.Pod.Namespace, d.Pod.Name, err)
+		return Decision{}, fmt.Errorf("resizing VirtualMachine %s/%s: %w", in.VM.Namespace,
+			in.VM.Name, err)
 	}
 	return d, nil
 }
 
-// apply patches the pod, except in mode observe.
-func (r *Reconciler) apply(ctx context.Context, d Decision) error {
+// apply marks the instance and patches the pod, except in mode observe.
+func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
+	if r.Options.Observe {
+		return nil
+	}
+	if err := r.mark(ctx, in, d); err != nil {
+		return err
+	}
 	switch {
-	case r.Options.Observe:
 	case d.Resources != nil:
 		return r.Client.SubResource("resize").Patch(ctx, d.Pod.DeepCopy(),
 			resourcesPatch(d.Pod.UID, *d.Resources))

@@ -36,6 +36,8 @@ type plane struct {
 	sut    *Reconciler
 	refuse error // answer to patches of pods
 
+	refuseVMI error // answer to patches of the instance
+
 	keepLimits bool // the API server is of Kubernetes 1.33, which does not lower memory limits
 }
 
@@ -68,6 +70,9 @@ func (p *plane) patch(ctx context.Context, c client.WithWatch, o client.Object, 
 ) error {
 	if _, isPod := o.(*corev1.Pod); isPod && p.refuse != nil {
 		return p.refuse
+	}
+	if _, isVMI := o.(*kubevirtv1.VirtualMachineInstance); isVMI && p.refuseVMI != nil {
+		return p.refuseVMI
 	}
 	return c.Patch(ctx, o, patch, options...)
 }
