@@ -45,7 +45,7 @@ func (d *decision) readAccepted() error {
 	}
 	d.accepted = d.acceptedResources(needed)
 	if d.KeepMemoryLimits {
-		keepMemoryLimit(d.accepted, d.container.Resources)
+		d.keepMemoryLimit(d.accepted, d.container.Resources)
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func (d *decision) readAccepted() error {
 func (d *decision) readSized() (err error) {
 	d.sized, err = d.sizedResources(merged(askedSize(d.pod), d.desired))
 	if err == nil && d.KeepMemoryLimits {
-		keepMemoryLimit(d.sized, d.accepted)
+		d.keepMemoryLimit(d.sized, d.accepted)
 	}
 	return err
 }
@@ -76,7 +76,7 @@ func (d *decision) acceptedResources(
 	}
 	out := lowered(present, by, dimensions())
 	out = lowered(raised(out, needed), present, dimensions())
-	if guaranteed(present) {
+	if d.guaranteed() {
 		out = raised(out, corev1.ResourceRequirements{Requests: out.Limits, Limits: out.Requests})
 	}
 	return out
@@ -84,12 +84,12 @@ func (d *decision) acceptedResources(
 
 // keepMemoryLimit raises the memory limit to the present one, and in a Guaranteed pod the request,
 // too.
-func keepMemoryLimit(out, present corev1.ResourceRequirements) {
+func (d *decision) keepMemoryLimit(out, present corev1.ResourceRequirements) {
 	keep := func(q, was resource.Quantity, name corev1.ResourceName) bool {
 		return name == corev1.ResourceMemory && q.Cmp(was) < 0
 	}
 	limits := corev1.ResourceRequirements{Limits: present.Limits}
-	if guaranteed(present) {
+	if d.guaranteed() {
 		limits.Requests = present.Requests
 	}
 	replace(out, limits, keep)

@@ -173,9 +173,8 @@ func (d *decision) grow(to corev1.ResourceRequirements) Decision {
 // patchWithinQuotas raises the resources of the launcher. If it may not, it takes back growth that
 // kubelet has not accepted.
 func (d *decision) patchWithinQuotas(to corev1.ResourceRequirements) Decision {
-	if guaranteed(d.container.Resources) != guaranteed(to) {
-		return d.patch(d.stop(api.ResizeRefused, "the pod would change its QoS class, which "+
-			"Kubernetes refuses: restart the VM with the new size in its template"), d.accepted)
+	if !d.keepsQoS(to) {
+		return d.patch(d.stop(api.ResizeRefused, "%s", changesQoS), d.accepted)
 	}
 	if lacking := d.lacking(to); lacking != "" {
 		return d.patch(d.stop(api.ResizeNoQuota, "it grows by more than is free: %s. Ask for "+
@@ -185,9 +184,14 @@ func (d *decision) patchWithinQuotas(to corev1.ResourceRequirements) Decision {
 	return d.patch(d.stop(api.ResizeUnderWay, kubeletChanges), to)
 }
 
-// patch adds resources of the launcher to a decision, unless the launcher has them.
+// patch adds resources of the launcher to a decision, unless the launcher has them. It refuses
+// resources that would change the QoS class of the pod.
 func (d *decision) patch(out Decision, to corev1.ResourceRequirements) Decision {
-	if !d.hasResources(to) {
+	switch {
+	case d.hasResources(to):
+	case !d.keepsQoS(to):
+		return d.stop(api.ResizeRefused, "%s", changesQoS)
+	default:
 		out.Pod, out.Resources = d.pod, &to
 	}
 	return out
@@ -207,7 +211,9 @@ func (d *decision) annotate() Decision {
 const (
 	done           = "the VM has the desired size"
 	kubeletChanges = "kubelet changes the resources of the launcher"
-	givesWay       = "kubelet has not accepted the growth. Another VM of the namespace waits for " +
+	changesQoS     = "the pod would change its QoS class, which Kubernetes refuses: restart the VM " +
+		"with the new size in its template"
+	givesWay = "kubelet has not accepted the growth. Another VM of the namespace waits for " +
 		"quota, so this VM asks again within a minute"
 )
 

@@ -103,7 +103,9 @@ func (w *world) checkSafe(t *rapid.T, d Decision) {
 // checkFloor checks that new resources keep keys and QoS class, and suffice for the guest.
 func (w *world) checkFloor(t *rapid.T, d Decision) {
 	now := *w.resources()
-	if guaranteed(now) != guaranteed(*d.Resources) ||
+	after := w.pod.DeepCopy()
+	after.Spec.Containers[0].Resources = *d.Resources
+	if referenceClass(w.pod) != referenceClass(after) ||
 		!slices.Equal(names(now), names(*d.Resources)) {
 		t.Fatalf("QoS class or keys change from %+v to %+v", now, *d.Resources)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
-	"github.com/mooring-vm/mooring/quota/sidecar"
 )
 
 // sizedResources returns the resources of the launcher for the size: the resources at its creation,
@@ -76,11 +75,12 @@ func plus(q, more resource.Quantity) resource.Quantity {
 	return sum
 }
 
+// amount returns one of the amounts. Zero counts as none, as for the QoS class.
 func amount(a api.Amounts, name corev1.ResourceName) (resource.Quantity, bool) {
 	switch {
-	case name == corev1.ResourceCPU && a.CPU != nil:
+	case name == corev1.ResourceCPU && a.CPU != nil && *a.CPU > 0:
 		return *resource.NewMilliQuantity(*a.CPU, resource.DecimalSI), true
-	case name == corev1.ResourceMemory && a.Memory != nil:
+	case name == corev1.ResourceMemory && a.Memory != nil && *a.Memory > 0:
 		return *resource.NewQuantity(*a.Memory, resource.BinarySI), true
 	}
 	return resource.Quantity{}, false
@@ -131,10 +131,6 @@ func sameList(a, b corev1.ResourceList) bool {
 	}
 	return len(a) == len(b)
 }
-
-// guaranteed reports whether the container keeps the QoS class Guaranteed of its pod. No resize
-// reaches or leaves BestEffort, because it changes only amounts that exist.
-func guaranteed(r corev1.ResourceRequirements) bool { return sidecar.Guaranteed(r) }
 
 // lacking returns which quotas lack room for the growth of the pod; "": none.
 func (d *decision) lacking(resources corev1.ResourceRequirements) string {

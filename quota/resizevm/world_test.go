@@ -107,10 +107,7 @@ func (w *world) start() {
 		*metav1.NewControllerRef(w.vmi, kubevirtv1.VirtualMachineInstanceGroupVersionKind)}
 	w.pod.Spec.Containers = []corev1.Container{{Name: compute, Image: "registry.test/launcher",
 		Resources: r}}
-	w.pod.Status.Phase, w.pod.Status.QOSClass = corev1.PodRunning, corev1.PodQOSBurstable
-	if guaranteed(r) {
-		w.pod.Status.QOSClass = corev1.PodQOSGuaranteed
-	}
+	w.pod.Status.Phase, w.pod.Status.QOSClass = corev1.PodRunning, referenceClass(w.pod)
 	w.accept()
 	w.guest, w.report = v1alpha1.SizeReport{VCPUs: 2, Memory: gib}, nil
 }
