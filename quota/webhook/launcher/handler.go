@@ -48,7 +48,8 @@ type Config struct {
 }
 
 // New returns the handler. It may be called concurrently. If an input is unreadable within three
-// seconds, the pod passes unchanged with a warning.
+// seconds, the pod passes unchanged with a warning. A migration's target is refused then if its VM
+// may have been resized in place.
 func New(c Config) admission.Handler {
 	if c.Cluster == nil {
 		c.Cluster = func(ctx context.Context) (virt.Cluster, error) {
@@ -97,10 +98,10 @@ func (h *handler) decide(
 	return respond(in, log)
 }
 
-// allowUnread answers after a failed read. It refuses the pod if it knows of an in-place resize of
-// the VM.
+// allowUnread answers after a failed read. It refuses a migration's target if the VM may have been
+// resized in place.
 func allowUnread(in Input, err error, log *slog.Logger) admission.Response {
-	if in.wasResized() {
+	if in.mayBeResized() {
 		log.Warn("refused a launcher pod", "error", err)
 		return admission.Denied(refuseUnsized(err).Error())
 	}

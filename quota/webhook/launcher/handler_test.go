@@ -190,8 +190,13 @@ func failing[T client.Object, L client.ObjectList](
 	}, objects...)
 }
 
-// A failed read does not delay a launcher, unless the handler knows of an in-place resize of its
-// VM.
+func marked(pod *corev1.Pod) *corev1.Pod {
+	pod.Labels[api.ResizedLabel] = "true"
+	return pod
+}
+
+// A failed read does not delay a launcher, unless it is the target of a VM that may have been
+// resized in place.
 func TestHandleUnread(t *testing.T) {
 	source, vmi := newSource(), newVMI(withGPUs(1))
 	resized := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))
@@ -214,6 +219,14 @@ func TestHandleUnread(t *testing.T) {
 			*unstructured.UnstructuredList](t, vmi, &source), newTarget(nil), true},
 		"VMI, of a resized target": {failing[*unstructured.Unstructured,
 			*unstructured.UnstructuredList](t, vmi, &resized), newTarget(nil), false},
+		"everything": {failing[client.Object, client.ObjectList](t), newTarget(nil), true},
+		"everything, with sidecar": {failing[client.Object, client.ObjectList](t),
+			newTarget(map[string]string{api.InjectSidecarKey: "true"}), false},
+		"everything, with a size": {failing[client.Object, client.ObjectList](t),
+			newTarget(map[string]string{api.ResizeMemoryKey: "4Gi"}), false},
+		"everything, of a resized VM": {failing[client.Object, client.ObjectList](t), marked(newTarget(nil)), false},
+		"namespace, of a resized VM": {failing[*corev1.Namespace, *corev1.NamespaceList](t, vmi),
+			marked(newTarget(nil)), false},
 	} {
 		resp := New(Config{Reader: c.reader, Shim: Shim{Image: "x"}}).Handle(t.Context(),
 			request(t, c.pod))

@@ -69,7 +69,7 @@ func Mutate(in Input) (Output, error) {
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		return Output{}, refusal
 	}
-	if err != nil && in.wasResized() {
+	if err != nil && in.mayBeResized() {
 		return Output{}, refuseUnsized(err)
 	}
 	if err != nil {

@@ -32,7 +32,9 @@ func (m *mutation) readOptions() {
 
 // resizable reports whether the VM can be resized in place: it has a sidecar, or a size is
 // annotated.
-func (m *mutation) resizable() bool {
-	_, own, _ := api.Sidecar(m.pod.Annotations)
-	return own || m.options.sidecar.Sidecar || len(resizeKeys(m.pod.Annotations)) > 0
+func (in *Input) resizable() bool {
+	_, own, _ := api.Sidecar(in.Pod.Annotations)
+	requested, _ := sidecar.Requested(in.Pod.Annotations, in.Namespace)
+	return own || requested.Sidecar && in.Shim.Image != "" ||
+		len(resizeKeys(in.Pod.Annotations)) > 0
 }

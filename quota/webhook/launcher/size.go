@@ -88,16 +88,18 @@ func (in *Input) active(pods []*corev1.Pod) []*corev1.Pod {
 	return all
 }
 
-// wasResized reports whether the pod is a migration target and a launcher of its VM was resized in
-// place.
-func (in *Input) wasResized() bool {
-	return isTarget(in.Pod) && slices.ContainsFunc(in.sources(),
-		func(pod *corev1.Pod) bool { return sizeOf(pod, compute).resized })
+// mayBeResized reports whether the pod is a migration target and its VM was resized in place, or
+// may have been because its launchers are unreadable.
+func (in *Input) mayBeResized() bool {
+	return isTarget(in.Pod) && (in.Pod.Labels[api.ResizedLabel] == "true" ||
+		in.LaunchersErr != nil && in.resizable() ||
+		slices.ContainsFunc(in.sources(),
+			func(pod *corev1.Pod) bool { return sizeOf(pod, compute).resized }))
 }
 
 // refuseUnsized refuses a target that cannot get the VM's size.
 func refuseUnsized(err error) *Refusal {
-	return &Refusal{"mooring: the VM was resized in place, and its target cannot get that size: " +
+	return &Refusal{"mooring: the target cannot get the size of a VM resized in place: " +
 		plaintext.OneLine(err.Error())}
 }
 

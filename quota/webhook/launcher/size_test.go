@@ -330,7 +330,7 @@ func TestTargetThatCannotBeSized(t *testing.T) {
 		in.Launchers = []corev1.Pod{c.source}
 		out, err := Mutate(in)
 		if refusal, ok := errors.AsType[*Refusal](err); ok != c.refused || ok &&
-			!strings.Contains(refusal.Why, "its target cannot get that size: ") ||
+			!strings.Contains(refusal.Why, "the target cannot get the size of a VM resized in place: ") ||
 			len(out.Warnings) > 0 == ok {
 			t.Errorf("%s: got %v, %q", name, err, out.Warnings)
 		}
