@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -32,34 +31,29 @@ const mostCommands = 15
 // and TAG, and checks their main effects. fitExamples fits the files to the cluster.
 func TestGetStarted(t *testing.T) {
 	c := startTwoNodes(t)
+	c.observeOnly(t)
 	blocks := commands(t)
 	shell := newShell(t)
 	fitExamples(t, shell.dir)
 	t.Cleanup(func() { c.removeExamples(t) })
 	vmi := newVMI("vm", nil)
 
-	shell.run(t, blocks[0])                                                // switch on
-	if out := shell.run(t, blocks[1]); !strings.Contains(out, "Running") { // run a VM
-		t.Errorf("no VM in the output:\n%s", out)
-	}
+	shell.run(t, blocks[0])        // switch on
+	out := shell.run(t, blocks[1]) // run a VM
 	c.get(t, vmi)
-	source := c.launcher(t, vmi).Name
+	qemu := c.on(t, vmi.Status.NodeName).qemu(t, vmi)
+	if !strings.Contains(out, qemu) {
+		t.Errorf("no VM process %s in the output:\n%s", qemu, out)
+	}
+	source := c.launcher(t, vmi)
 
+	c.checkNoRoom(t)
 	shell.run(t, blocks[2]) // migrate it
-	eventually(t, "the VM on its new node", func(ctx context.Context) error {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(vmi), vmi); err != nil {
-			return err
-		}
-		if s := vmi.Status.MigrationState; s == nil || !s.Completed || s.Failed {
-			return fmt.Errorf("the state of the migration is %+v", s)
-		}
-		return nil
-	})
-	if now := c.tied(t, vmi).Pod.Name; now == source {
+	c.awaitMoved(t, vmi, source.Spec.NodeName)
+	if now := c.tied(t, vmi).Pod.Name; now == source.Name {
 		t.Errorf("the VM is tied to %s, the source of the migration", now)
 	}
-
-	c.awaitReserved(t, vmi) // the quota had no room for the target
+	c.awaitReserved(t, vmi)
 
 	pod := c.launcher(t, vmi).Name
 	shell.run(t, blocks[3]) // grow it
@@ -78,6 +72,30 @@ func TestGetStarted(t *testing.T) {
 
 	shell.run(t, blocks[4]) // end it
 	c.awaitEvent(t, pod, string(agentapi.ReasonStopConfirmed))
+}
+
+// observeOnly puts Mooring into the state before the page: mode observe, no sidecar. When t ends,
+// the suite's values are back.
+func (c *cluster) observeOnly(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() { c.upgrade(context.WithoutCancel(t.Context()), t) })
+	c.upgrade(t.Context(), t, "--set=mode=observe", "--set=webhooks.shimImage=",
+		"--set-file=agent.policy="+filepath.Join(top, "deploy/policy/observe.yaml"))
+}
+
+// checkNoRoom expects that the quota of the page has no room for a second launcher.
+func (c *cluster) checkNoRoom(t *testing.T) {
+	t.Helper()
+	q := &corev1.ResourceQuota{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "default"},
+		q); err != nil {
+		t.Fatal(err)
+	}
+	hard, used := q.Status.Hard[corev1.ResourceLimitsCPU], q.Status.Used[corev1.ResourceLimitsCPU]
+	if used.IsZero() || 2*used.MilliValue() <= hard.MilliValue() {
+		t.Errorf("%s of %s CPUs are used: there is room for a second launcher", used.String(),
+			hard.String())
+	}
 }
 
 // TestCommands counts the lines, without a cluster.
@@ -142,12 +160,8 @@ func newShell(t *testing.T) *shell {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building helm: %v\n%s", err, out)
 	}
-	for to, from := range map[string]string{
-		"deploy": "deploy", "policy.yaml": "deploy/policy/enforce.yaml",
-	} {
-		if err := os.Symlink(filepath.Join(root, from), filepath.Join(s.dir, to)); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Symlink(filepath.Join(root, "deploy"), filepath.Join(s.dir, "deploy")); err != nil {
+		t.Fatal(err)
 	}
 	s.path = strings.Join([]string{s.dir, filepath.Join(root, "bin"), kubernetes.Dir,
 		os.Getenv("PATH")}, ":")
@@ -161,11 +175,11 @@ func fitExamples(t *testing.T, to string) {
 	edit := map[string]func(string) string{
 		"kubevirt-resize.yaml":    fitVM(t),
 		"kubevirt-migration.yaml": func(text string) string { return text },
-		"quota.yaml": func(text string) string {
-			if !strings.Contains(text, `limits.cpu: "12"`) {
-				t.Fatalf("no limit of 12 CPUs in\n%s", text)
+		"kubevirt-quota.yaml": func(text string) string {
+			if !strings.Contains(text, `limits.cpu: "3"`) {
+				t.Fatalf("no limit of 3 CPUs in\n%s", text)
 			}
-			return strings.Replace(text, `limits.cpu: "12"`, `limits.cpu: "16"`, 1)
+			return strings.Replace(text, `limits.cpu: "3"`, `limits.cpu: "6"`, 1)
 		},
 	}
 	if err := os.Mkdir(filepath.Join(to, "examples"), 0o755); err != nil {
@@ -221,11 +235,6 @@ func (c *cluster) removeExamples(t *testing.T) {
 	}
 	if err := c.DeleteAllOf(ctx, &kubevirtv1.VirtualMachineInstanceMigration{},
 		client.InNamespace(namespace)); err != nil {
-		t.Error(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if err := c.Patch(ctx, ns, client.RawPatch(types.MergePatchType,
-		[]byte(`{"metadata": {"annotations": null}}`))); err != nil {
 		t.Error(err)
 	}
 }
