@@ -155,7 +155,8 @@ func (c *cluster) awaitAgain(t *testing.T, vmi *kubevirtv1.VirtualMachineInstanc
 }
 
 // cutOff keeps the node's own connections from the API server: those of kubelet and of its pods.
-// The result ends this, at the latest when t ends.
+// It drops both directions, because the events of a watch go on without an answer. The result ends
+// this, at the latest when t ends.
 func (c *cluster) cutOff(t *testing.T) (reconnect func()) {
 	t.Helper()
 	c.onNode(t, "sh", "-ec", `nft add table inet cut
@@ -163,8 +164,11 @@ func (c *cluster) cutOff(t *testing.T) (reconnect func()) {
 			nft "add chain inet cut $hook { type filter hook $hook priority 0; }"
 		done
 		nft 'add rule inet cut output tcp dport 6443 drop'
-		nft 'add rule inet cut input iifname { lo, cni0 } tcp dport 6443 drop'
-		nft 'add rule inet cut forward iifname cni0 tcp dport 6443 drop'`)
+		nft 'add rule inet cut output oifname cni0 tcp sport 6443 drop'
+		nft 'add rule inet cut input iifname cni0 tcp dport 6443 drop'
+		nft 'add rule inet cut input tcp sport 6443 drop'
+		nft 'add rule inet cut forward iifname cni0 tcp dport 6443 drop'
+		nft 'add rule inet cut forward oifname cni0 tcp sport 6443 drop'`)
 	reconnect = func() {
 		ctx := context.WithoutCancel(t.Context())
 		if _, err := c.node.Output(ctx, "nft", "destroy", "table", "inet", "cut"); err != nil {
