@@ -209,7 +209,19 @@ func fenceNode(t *testing.T, _ *cluster, node *corev1.Node) {
 	})
 }
 
-// register restarts kubelet, which registers its node only at its start.
+// register restarts kubelet, which registers its node only at its start, and returns when the node
+// is ready.
 func register(t *testing.T, c *cluster, node *corev1.Node) {
 	c.on(t, node.Name).onNode(t, "systemctl", "restart", "kubelet")
+	eventually(t, node.Name+" to be ready", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKey{Name: node.Name}, node); err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions are %v", node.Status.Conditions)
+	})
 }
