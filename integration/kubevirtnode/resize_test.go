@@ -38,8 +38,8 @@ func TestResize(t *testing.T) {
 	c.awaitMemory(t, pod, guest.Value())
 }
 
-// TestSlowLibvirt stops virtqemud for a while beside mooring-shim. The shim takes it for slow, not
-// for gone, and later resizes the VM. Not each query leaves an error in virt-launcher's log.
+// TestSlowLibvirt stops virtqemud again and again while mooring-shim resizes its VM. The shim takes
+// it for slow, not for gone. Not each query leaves an error in virt-launcher's log.
 func TestSlowLibvirt(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)
@@ -47,7 +47,8 @@ func TestSlowLibvirt(t *testing.T) {
 	guest := vmi.Spec.Domain.Memory.Guest
 	c.run(t, vmi)
 	pod := c.tied(t, vmi).Pod.Name
-	c.onNode(t, "sh", "-c", "kill -STOP $1; sleep 8; kill -CONT $1", "sh", c.virtqemud(t, vmi))
+	c.onNode(t, "systemd-run", "--collect", "sh", "-c", `for i in 1 2 3 4 5 6; do
+		kill -STOP "$1"; sleep 8; kill -CONT "$1"; sleep 3; done`, "sh", c.virtqemud(t, vmi))
 
 	limit := compute(t, c.launcher(t, vmi)).Resources.Limits.Memory()
 	limit.Add(resource.MustParse("256Mi"))

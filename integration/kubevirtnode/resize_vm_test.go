@@ -236,7 +236,29 @@ func (c *cluster) awaitVCPUs(
 	if got := c.vcpuThreads(t, vmi); got != n {
 		t.Errorf("QEMU has %d vCPUs, want %d", got, n)
 	}
+	want := "0"
+	if n > 1 {
+		want = fmt.Sprintf("0-%d", n-1)
+	}
+	eventually(t, "the guest to use CPUs "+want, func(context.Context) error {
+		if got := c.guestCPUs(t, vmi); got != want {
+			return fmt.Errorf("it uses %q", got)
+		}
+		return nil
+	})
 }
+
+// guestCPUs are the online CPUs that the guest has last reported on its console, such as 0-1.
+func (c *cluster) guestCPUs(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) string {
+	t.Helper()
+	log := c.podLog(t, c.launcher(t, vmi).Name, "guest-console-log")
+	_, last, _ := strings.Cut(log[max(0, strings.LastIndex(log, guestReport)):], guestReport)
+	cpus, _, _ := strings.Cut(last, " ")
+	return cpus
+}
+
+// guestReport begins a report of the guest's size.
+const guestReport = "GUEST cpus="
 
 // vcpuThreads counts the vCPUs of a VM's QEMU: threads with names like CPU 0/TCG.
 func (c *cluster) vcpuThreads(t *testing.T, vmi *kubevirtv1.VirtualMachineInstance) int {

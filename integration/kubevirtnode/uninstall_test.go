@@ -2,6 +2,7 @@ package kubevirtnode
 
 import (
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ func uninstall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	install.once = sync.Once{} // the next test installs again
 }
 
 // checkUndisturbed expects a running VM with this process and this lock limit in bytes.
