@@ -190,13 +190,14 @@ conformance: ## the tests with libvirt and QEMU on VERSIONS of them: host, trixi
 		$(VERSIONS:%=conformance-%.json) | awk '{ results[$$2] = results[$$2] $$1 } END { \
 			for (t in results) if (results[t] !~ /pass/) print "skipped on each version: " t }' | grep .
 
-# The packages with tests that start a libvirtd, and the conformance suite of the fake.
+# The packages with tests that start a libvirtd, the start gate's among them, and the conformance
+# suite of the fake.
 conformance-on-%:
 	. hack/env.sh && root= && \
 		if [[ $* != host ]]; then root=$$(go run ./hack/libvirt-root $*); fi && \
-		packages=$$(grep -rl --include='*_test.go' '/libvirttest"' . | \
+		packages=$$(grep -rlE --include='*_test.go' '/libvirttest"|"MOORING_LIBVIRT_ROOT"' . | \
 			xargs -n1 dirname | sort -u) && \
-		export MOORING_CI_REQUIRE=1 MOORING_LIBVIRT_ROOT="$$root" && \
+		export MOORING_CI_REQUIRE=1 MOORING_REQUIRE_LIBVIRT=1 MOORING_LIBVIRT_ROOT="$$root" && \
 		$(TEST)/conformance-$*.json -- -count=1 -timeout=30m -p=1 $$packages ./shim/virt/virttest
 
 kind: e2e-images ## a kind cluster with Mooring: install, e2e suite, uninstall; KIND=FLAGS
