@@ -116,6 +116,9 @@ func (l *LinuxProcesses) OpenHandle(p Process, ended func()) (Handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkNotEnded(fd); err != nil {
+		return nil, errors.Join(fmt.Errorf("process %d: %w", p.PID, err), unix.Close(fd))
+	}
 	l.mu.Lock()
 	l.last++
 	h := &pidfd{holder: l, key: l.last, pid: p.PID, fd: fd, ended: ended}
@@ -127,6 +130,18 @@ func (l *LinuxProcesses) OpenHandle(p Process, ended func()) (Handle, error) {
 			h.Close())
 	}
 	return h, nil
+}
+
+// checkNotEnded returns ErrGone after the end of all threads of a process, also of a zombie.
+func checkNotEnded(pidfd int) error {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	switch n, err := unix.Poll(fds, 0); {
+	case err != nil && !errors.Is(err, unix.EINTR):
+		return fmt.Errorf("poll its pidfd: %w", err)
+	case n > 0:
+		return fmt.Errorf("all its threads have ended: %w", ErrGone)
+	}
+	return nil
 }
 
 // pidfd is an open process. Its signals reach this process or none, even if the pid was reused.

@@ -119,6 +119,17 @@ func (m *linuxMachine) Kill(t *testing.T, pid int) {
 	_ = cmd.Wait() // the error is its SIGKILL
 }
 
+func (m *linuxMachine) EndUnreaped(t *testing.T, pid int) {
+	t.Helper()
+	err := m.children[pid].Process.Kill()
+	if err == nil {
+		err = unix.Waitid(unix.P_PID, pid, &unix.Siginfo{}, unix.WEXITED|unix.WNOWAIT, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The test process finds its own cgroup.
 func TestLinuxKernelOwnCgroup(t *testing.T) {
 	kernel, err := host.NewLinuxKernel("/proc", cgroup2(t))

@@ -25,6 +25,9 @@ type Machine interface {
 
 	// Kill ends a process and reaps it.
 	Kill(t *testing.T, pid int)
+
+	// EndUnreaped ends a process, which stays a zombie until Kill.
+	EndUnreaped(t *testing.T, pid int)
 }
 
 // TestKernel is the conformance suite of [host.Kernel].

@@ -41,6 +41,7 @@ type Kernel struct {
 }
 
 type process struct {
+	zombie bool
 	start  uint64 // in ticks
 	cgroup string
 	limit  host.Rlimit
@@ -82,6 +83,20 @@ func (k *Kernel) Exit(pid int) {
 	k.mu.Lock()
 	delete(k.procs, pid)
 	delete(k.locked, pid)
+	ended := k.removeHandles(pid)
+	k.mu.Unlock()
+	for _, notify := range ended {
+		go notify()
+	}
+}
+
+// ExitUnreaped ends the process with this pid, which stays a zombie until Exit.
+func (k *Kernel) ExitUnreaped(pid int) {
+	k.mu.Lock()
+	p := k.procs[pid]
+	p.zombie = true
+	k.procs[pid] = p
+	delete(k.args, pid)
 	ended := k.removeHandles(pid)
 	k.mu.Unlock()
 	for _, notify := range ended {
@@ -137,7 +152,7 @@ func (k *Kernel) Processes(cgroup string) ([]host.Process, error) {
 	}
 	var all []host.Process
 	for pid, p := range k.procs {
-		if inside(p.cgroup, cgroup) {
+		if inside(p.cgroup, cgroup) && !p.zombie {
 			all = append(all, p.named(pid))
 		}
 	}
@@ -220,7 +235,7 @@ func (k *Kernel) ReadCgroup(cgroup, file string) (string, error) {
 		return "", &fs.PathError{Op: "open", Path: path.Join(cgroup, file), Err: fs.ErrNotExist}
 	}
 	for pid, p := range k.procs {
-		if p.cgroup == cgroup {
+		if p.cgroup == cgroup && !p.zombie {
 			content += strconv.Itoa(pid) + "\n"
 		}
 	}

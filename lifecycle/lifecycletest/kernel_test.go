@@ -34,6 +34,8 @@ func (m *machine) Start(_ *testing.T, cgroup string) int {
 
 func (m *machine) Kill(_ *testing.T, pid int) { m.kernel.Exit(pid) }
 
+func (m *machine) EndUnreaped(_ *testing.T, pid int) { m.kernel.ExitUnreaped(pid) }
+
 func TestFakeKernel(t *testing.T) {
 	lifecycletest.TestKernel(t, func(*testing.T) lifecycletest.Machine {
 		return &machine{kernel: lifecycletest.NewKernel()}

@@ -23,7 +23,11 @@ type handle struct {
 func (k *Kernel) OpenHandle(p host.Process, ended func()) (host.Handle, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, err := k.lookup(p); err != nil {
+	found, err := k.lookup(p)
+	if err == nil && found.zombie {
+		err = fmt.Errorf("process %d is a zombie: %w", p.PID, host.ErrGone)
+	}
+	if err != nil {
 		return nil, err
 	}
 	h := &handle{k, p, ended}
@@ -56,8 +60,8 @@ func (k *Kernel) Signals(pid int) []string {
 // signal records a signal. The process ends unless it ignores the signal: see [Kernel.Ignores].
 func (k *Kernel) signal(h *handle, name string) error {
 	k.mu.Lock()
-	_, err := k.lookup(h.process)
-	dies := err == nil && (k.Ignores == nil || !k.Ignores(h.process.PID, name))
+	found, err := k.lookup(h.process)
+	dies := err == nil && !found.zombie && (k.Ignores == nil || !k.Ignores(h.process.PID, name))
 	if err == nil {
 		k.signals[h.process.PID] = append(k.signals[h.process.PID], name)
 	}

@@ -2,6 +2,7 @@ package lifecycletest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ func TestProcesses(t *testing.T, newMachine func(t *testing.T) (Machine, supervi
 		"SIGKILL":                       testKill,
 		"handle of a former process":    testHandleOfFormerProcess,
 		"handle of an ended process":    testHandleOfEndedProcess,
+		"zombie":                        testZombie,
 		"no call after Close":           testNoCallAfterClose,
 		"identity":                      testIdentify,
 		"arguments":                     testArguments,
@@ -141,6 +143,37 @@ func testHandleOfEndedProcess(t *testing.T, m Machine, p supervisor.Processes) {
 	m.Kill(t, h.pid)
 	if _, err := p.OpenHandle(h.Process, func() {}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("OpenHandle of an ended process: %v, want ErrGone", err)
+	}
+}
+
+func testZombie(t *testing.T, m Machine, p supervisor.Processes) {
+	cgroup := m.NewCgroup(t, "")
+	pid := m.Start(t, cgroup)
+	process, err := p.Identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{}, 1)
+	h, err := p.OpenHandle(process, func() { ended <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.EndUnreaped(t, pid)
+	openedProcess{ended: ended}.awaitEnd(t)
+	if _, err := p.OpenHandle(process, func() {}); !errors.Is(err, host.ErrGone) {
+		t.Errorf("OpenHandle of a zombie: %v, want ErrGone", err)
+	}
+	if now, err := p.Identify(pid); err != nil || !now.Same(process) {
+		t.Errorf("Identify of a zombie = %+v, %v, want %+v", now, err, process)
+	}
+	if args, err := p.Arguments(process); err != nil || strings.Join(args, "") != "" {
+		t.Errorf("Arguments of a zombie = %q, %v, want none", args, err)
+	}
+	if all, err := p.Members(cgroup); err != nil || len(all) != 0 {
+		t.Errorf("Members of a zombie's cgroup = %+v, %v, want none", all, err)
+	}
+	if err := errors.Join(h.Terminate(), h.Kill(), h.Close()); err != nil {
+		t.Errorf("signals to a zombie: %v", err)
 	}
 }
 

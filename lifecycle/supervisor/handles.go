@@ -109,13 +109,14 @@ func (s *Supervisor) launcherAlive(t *managedTie) bool {
 	return t.LauncherProcess == nil || !s.processEnded(*t.LauncherProcess)
 }
 
-// processEnded reports whether the kernel has no such process any more.
+// processEnded reports whether a process has ended. A zombie has, although the kernel still knows
+// it.
 func (s *Supervisor) processEnded(p host.Process) bool {
-	now, err := s.Processes.Identify(p.PID)
-	if err != nil {
-		return errors.Is(err, host.ErrGone)
+	h, err := s.Processes.OpenHandle(p, func() {})
+	if err == nil {
+		s.closeHandle(h)
 	}
-	return !now.Same(p)
+	return errors.Is(err, host.ErrGone)
 }
 
 // recordAlive records that the launchers with a declared domain are alive. After an absence, this

@@ -267,8 +267,17 @@ func TestInheritedEmulatorIsAHelper(t *testing.T) {
 }
 
 // A scan has left open whether an inherited emulator is a VM process. Then the tracker loses the
-// emulator, and the stop still waits for it.
+// emulator, and the stop still waits for it. A zombie has ended.
 func TestInheritedEmulatorIsLost(t *testing.T) {
+	for name, end := range map[string]func(*rig, int){
+		"reaped": func(r *rig, pid int) { r.kernel.Exit(pid) },
+		"zombie": func(r *rig, pid int) { r.kernel.ExitUnreaped(pid) },
+	} {
+		t.Run(name, func(t *testing.T) { loseInherited(t, end) })
+	}
+}
+
+func loseInherited(t *testing.T, end func(r *rig, pid int)) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
 		r.domains.Fail(errNoAnswer)
@@ -285,7 +294,7 @@ func TestInheritedEmulatorIsLost(t *testing.T) {
 		if got := strings.Join(r.waits(l), " "); !strings.Contains(got, "no scan has decided") {
 			t.Errorf("Events %q, want one about the emulator", got)
 		}
-		r.kernel.Exit(vm.PID)
+		end(r, vm.PID)
 		r.advance(time.Minute)
 		if r.stopRequested(l) || r.HasPod(l.Pod.UID) {
 			t.Errorf("stop request pending: %t, tie kept: %t, want none", r.stopRequested(l),
