@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,9 @@ const (
 // Hook answers libvirt. The zero functions are those of this machine.
 type Hook struct {
 	Config string // path of the configuration
+
+	// State is the path of the agent's state without a readable configuration; empty: [StatePath].
+	State string
 
 	Now   func() time.Duration // nil: [Now]
 	Alive alive                // nil: by /proc
@@ -66,7 +70,7 @@ func (h Hook) decide(name, operation string, stdin io.Reader) error {
 	deadline := time.Now().Add(timeout)
 	config, err := ReadConfig(h.Config)
 	if err != nil {
-		config = Config{State: StatePath}
+		config = Config{State: cmp.Or(h.State, StatePath)}
 	}
 	state, err := ReadState(config.State)
 	fresh := err == nil && !state.old(h.now())

@@ -360,6 +360,34 @@ func TestUnreadableFiles(t *testing.T) {
 	}
 }
 
+// Without a readable configuration the agent's state at its usual place decides. No other part of
+// the configuration counts.
+func TestUnreadableConfiguration(t *testing.T) {
+	for name, text := range map[string]string{
+		"no file": "", "no JSON": "x",
+		"other version": `{"version": 2, "state": "elsewhere", "requireOwner": ["db"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, fresh(func(s *State) { s.Owners = nil }))
+			f.State = f.state
+			err := os.Remove(f.Config)
+			if text != "" {
+				err = os.WriteFile(f.Config, []byte(text), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.expect(t, vm3Call, vm3, "no launcher on this node declares it")
+			f.expect(t, "db prepare begin -", vm3, "")
+			if err := os.Remove(f.state); err != nil {
+				t.Fatal(err)
+			}
+			f.expect(t, vm3Call, vm3, "")
+			f.expect(t, "db prepare begin -", vm3, "")
+		})
+	}
+}
+
 func TestProcessAlive(t *testing.T) {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {

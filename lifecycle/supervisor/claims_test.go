@@ -55,6 +55,20 @@ func TestEarliestLauncherHasTheDomain(t *testing.T) {
 	})
 }
 
+// The domain runs again, and the launcher without it gets no second Event.
+func TestClaimIsReportedOnce(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		first, later := r.launch("first", withDomain), r.launch("later", withDomain)
+		for range 3 {
+			vm := r.startDomain("/machine/x")
+			r.expectVMs(first, vm)
+			r.exit(vm, "exit code 0")
+			r.domains.Forget(domainUUID)
+		}
+		r.expectNotes(1, agentapi.ReasonDomainClaimed, later.Pod, "pod vms/first")
+	})
+}
+
 // A launcher that has never started owns no domain.
 func TestDomainOfALauncherThatNeverStarted(t *testing.T) {
 	inBubble(t, withAllStops, func(r *rig) {
@@ -190,6 +204,29 @@ func TestTwoProcessesOfAnOrphan(t *testing.T) {
 		r.advance(2*gracePeriod + termPeriod)
 		if signals := r.kernel.Signals(second.PID); len(signals) == 0 {
 			t.Error("the second process got no signal")
+		}
+	})
+}
+
+// The agent has no file descriptor for the handle of an orphan. Repeated scans find the orphan again,
+// and the tie is dropped after its end.
+func TestOrphanWithoutAHandle(t *testing.T) {
+	h := &failingOpenHandle{}
+	change := func(c *supervisor.Config) { h.Processes, c.Processes = c.Processes, h }
+	inBubble(t, change, func(r *rig) {
+		r.Reconciled()
+		h.fail.Store(true)
+		vm := r.startOwned(goneOwner)
+		for range 5 {
+			r.DomainsChanged()
+			r.advance(time.Second)
+		}
+		h.fail.Store(false)
+		r.advance(gracePeriod + time.Minute)
+		r.expectSignals(vm, "TERM")
+		r.advance(time.Minute)
+		if r.HasPod(goneOwner.UID) {
+			t.Error("the supervisor keeps a tie after the end of the VM")
 		}
 	})
 }

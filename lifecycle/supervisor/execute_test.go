@@ -121,32 +121,6 @@ func TestRefusedSignals(t *testing.T) {
 	})
 }
 
-// The agent has no handle of the VM process, which ends unobserved. The deadline of the stop then
-// finds the end, and sends no signal.
-func TestEndIsFoundAtTheDeadline(t *testing.T) {
-	counted, h := &actions{}, &failingOpenHandle{}
-	change := func(c *supervisor.Config) {
-		counted.install(c)
-		h.Processes, c.Processes = c.Processes, h
-	}
-	inBubble(t, change, func(r *rig) {
-		l := r.launch("vm", nil)
-		vm := r.startQEMU(l.cgroup)
-		r.stop()
-		h.fail.Store(true)
-		r.start()
-		r.requestStop(l)
-		r.advance(gracePeriod - time.Millisecond)
-		r.kernel.Exit(vm.PID)
-		h.fail.Store(false)
-		r.advance(time.Millisecond)
-		counted.expect(t, "check id-vm", "confirm")
-		if r.stopRequested(l) {
-			t.Error("stop not confirmed at the deadline")
-		}
-	})
-}
-
 // killedCgroups notes the killed cgroups.
 type killedCgroups struct {
 	supervisor.Processes
@@ -276,6 +250,22 @@ func TestStopWithoutPodDirectories(t *testing.T) {
 		vm := r.startQEMU(l.cgroup)
 		r.exit(l.process, "SIGKILL")
 		r.advance(time.Minute)
+		r.expectSignals(vm, "TERM")
+		counted.expect(t, "check id-vm", "terminate")
+	})
+}
+
+// The pod has requested a stop, and the next supervisor has no pod directories.
+func TestStopRequestWithoutPodDirectories(t *testing.T) {
+	counted := &actions{}
+	inBubble(t, counted.install, func(r *rig) {
+		l := r.launch("vm", nil)
+		vm := r.startQEMU(l.cgroup)
+		r.requestStop(l)
+		r.stop()
+		r.config.PodDirs = nil
+		r.start()
+		r.advance(gracePeriod + time.Minute)
 		r.expectSignals(vm, "TERM")
 		counted.expect(t, "check id-vm", "terminate")
 	})
