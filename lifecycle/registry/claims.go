@@ -12,6 +12,18 @@ func (r *Registry) Claimant(
 	return r.ClaimantWith(nil, 0, is, podUID)
 }
 
+// HasLiveClaimant reports whether Claimant finds a pod whose launcher has not ended.
+func (r *Registry) HasLiveClaimant(is func(domain string) bool, podUID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for l := range r.all() {
+		if !l.Ended && l.claims(is, podUID) {
+			return true
+		}
+	}
+	return false
+}
+
 // ClaimantWith is Claimant plus the launchers in the runtime's list of that generation that the
 // registry lacks.
 func (r *Registry) ClaimantWith(listed []Launcher, since Generation, is func(domain string) bool,

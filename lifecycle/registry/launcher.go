@@ -81,6 +81,10 @@ type Launcher struct {
 	// until the guard finds it.
 	Cgroup string
 
+	// Ended is set after the end of the launcher process, which the supervisor observes. The runtime
+	// may still show the container as running.
+	Ended bool
+
 	// Stop is the current stop request to the pod; nil: none.
 	Stop *tie.ShutdownRequest
 

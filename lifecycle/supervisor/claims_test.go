@@ -89,26 +89,57 @@ func TestDomainOfALauncherThatNeverStarted(t *testing.T) {
 	})
 }
 
-// Several launchers of the domain have ended before its start. The last one counts.
+// Two launchers of the domain end, and the runtime still shows both as running. libvirt records the
+// domain after that. No living launcher has the VM, so it ends, and the earlier launcher has it.
+func TestDomainOfTwoEndedLaunchers(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		first, later := r.launch("first", withDomain), r.launch("later", withDomain)
+		vm := r.forkDomain()
+		r.exit(first.process, "SIGKILL")
+		r.exit(later.process, "SIGKILL")
+		r.recordDomain(vm)
+		r.executeEmulator(vm)
+		r.expectNotes(1, agentapi.ReasonVMShutdown, first.Pod, "domain one")
+		r.expectNotes(0, agentapi.ReasonVMShutdown, later.Pod, "domain one")
+		r.advance(gracePeriod + 2*termPeriod)
+		r.expectSignals(vm, "TERM")
+	})
+}
+
+// Several launchers of the domain have ended before its start. The last one counts, also while the
+// runtime still shows them as running.
 func TestDomainAfterSeveralLaunchers(t *testing.T) {
-	inBubble(t, withAllStops, func(r *rig) {
-		r.Reconciled()
-		var ended []launcher
-		for _, name := range strings.Split("abcdef", "") {
-			l := r.launch(name, withDomain)
-			r.exit(l.process, "SIGKILL")
+	for _, shown := range []bool{false, true} {
+		for _, kept := range []bool{false, true} { // their ties
+			inBubble(t, withAllStops, func(r *rig) { startAfterSeveral(r, shown, kept) })
+		}
+	}
+}
+
+func startAfterSeveral(r *rig, shown, kept bool) {
+	r.Reconciled()
+	var ended []launcher
+	for _, name := range strings.Split("abcdef", "") {
+		l := r.launch(name, withDomain)
+		r.exit(l.process, "SIGKILL")
+		if !shown {
 			r.config.Registry.RemoveContainer(l.Container.ID)
 			r.config.Registry.RemoveSandbox(l.SandboxID)
-			ended = append(ended, l)
-			r.advance(time.Second)
 		}
-		r.startDomain("/machine/x")
+		ended = append(ended, l)
 		r.advance(time.Second)
-		for _, l := range ended[:5] {
-			r.expectNotes(0, agentapi.ReasonVMUnattended, l.Pod, "domain one")
-		}
-		r.expectNotes(1, agentapi.ReasonVMUnattended, ended[5].Pod, "domain one")
-	})
+	}
+	if !kept {
+		r.advance(time.Minute)
+	}
+	vm := r.startDomain("/machine/x")
+	r.advance(time.Second)
+	for _, l := range ended[:5] {
+		r.expectNotes(0, agentapi.ReasonVMUnattended, l.Pod, "domain one")
+	}
+	r.expectNotes(1, agentapi.ReasonVMUnattended, ended[5].Pod, "domain one")
+	r.advance(gracePeriod + termPeriod)
+	r.expectSignals(vm, "TERM")
 }
 
 // An Event about a late VM says what the agent knows and does.

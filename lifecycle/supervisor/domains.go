@@ -94,12 +94,15 @@ func (s *Supervisor) claimants(d tie.Domain) []*managedTie {
 			all = append(all, t)
 		}
 	}
-	slices.SortFunc(all, func(a, b *managedTie) int {
-		return cmp.Or(
-			cmp.Compare(a.LauncherProcess.StartTime, b.LauncherProcess.StartTime),
-			cmp.Compare(a.Launcher.Container.ID, b.Launcher.Container.ID))
-	})
+	slices.SortFunc(all, compareStarts)
 	return all
+}
+
+// compareStarts orders launchers by the start of their processes.
+func compareStarts(a, b *managedTie) int {
+	return cmp.Or(
+		cmp.Compare(a.LauncherProcess.StartTime, b.LauncherProcess.StartTime),
+		cmp.Compare(a.Launcher.Container.ID, b.Launcher.Container.ID))
 }
 
 // launcherOf returns the launcher of a domain's process. A live launcher with this domain comes
@@ -114,34 +117,45 @@ func (s *Supervisor) launcherOf(d tie.Domain, p host.Process) (
 	return launcher, nil, late
 }
 
-// formerLauncherOf returns the ended launcher in whose life the process started. Otherwise it
-// returns in late the last launcher that had ended before. Another claim on the domain excludes
-// both. An unobserved end waits for the runtime's list, which has all claims.
+// formerLauncherOf returns the ended launcher in whose life the process started, and the earliest of
+// several. Otherwise it returns in late the last launcher that had ended before. The claim of
+// another launcher that has not ended excludes both. An unobserved end waits for the runtime's list,
+// which has all claims.
 func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (launcher, late *managedTie) {
 	for t := range s.withFormer() {
 		switch {
 		case !d.Matches(t.Launcher.Domain), t.LauncherProcess == nil, t.LauncherGone == "":
 		case t.endUnseen && !s.reconciled:
-		case p.StartedBefore(host.Boottime(t.LauncherProcess.StartTime)), s.claimedElsewhere(t, d):
+		case p.StartedBefore(host.Boottime(t.LauncherProcess.StartTime)),
+			s.Registry.HasLiveClaimant(d.Matches, s.exemptPod(t)):
 		case p.StartedBefore(t.LauncherGoneAt):
-			return t, nil
+			if launcher == nil || compareStarts(t, launcher) < 0 {
+				launcher = t
+			}
 		case t.othersUnknown: // an unknown launcher may have started it
 		case late == nil || late.LauncherGoneAt < t.LauncherGoneAt:
 			late = t
 		}
 	}
+	if launcher != nil {
+		return launcher, nil
+	}
 	return nil, late
 }
 
-// claimedElsewhere reports whether another known pod has declared the domain. A former launcher
-// also yields to a new container of its own pod.
+// claimedElsewhere reports whether another known pod has declared the domain.
 func (s *Supervisor) claimedElsewhere(t *managedTie, d tie.Domain) bool {
-	own := t.Launcher.Pod.UID
-	if !s.isCurrent(t) {
-		own = ""
-	}
-	_, ok := s.Registry.Claimant(d.Matches, own)
+	_, ok := s.Registry.Claimant(d.Matches, s.exemptPod(t))
 	return ok
+}
+
+// exemptPod returns the UID of the pod whose claims do not exclude the launcher: its own. A former
+// launcher has none, because it yields to a new container of its own pod.
+func (s *Supervisor) exemptPod(t *managedTie) string {
+	if !s.isCurrent(t) {
+		return ""
+	}
+	return t.Launcher.Pod.UID
 }
 
 // reportClaimed reports once that an earlier launcher has the domain.

@@ -17,7 +17,8 @@ import (
 
 // TestStopsAreConfirmedOrReported: after random events and a quiet time, each stop request is
 // confirmed or has the Event VMStuck. So has each VM process of a launcher that has ended. No VM
-// process gets a signal without a reason.
+// process gets a signal without a reason. After all faults, no VM process of an ended launcher is
+// left.
 func TestStopsAreConfirmedOrReported(t *testing.T) {
 	plan := rapid.SliceOfN(rapid.Custom(drawHappening), 1, 25)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -62,10 +63,12 @@ type nodeLauncher struct {
 	ended, stopping bool
 }
 
-// nodeVM is a VM process with its launcher.
+// nodeVM is a VM process with its launcher. A domain has nil: either of the two launchers that
+// declare it.
 type nodeVM struct {
 	host.Process
-	of *nodeLauncher
+	of   *nodeLauncher
+	lost bool // started without a living launcher, or has no record any more
 }
 
 func newNode(t *testing.T) *node {
@@ -97,7 +100,38 @@ func (n *node) live(happenings []happening) (fault string) {
 	if fault = n.unjustSignal(); fault != "" {
 		return fault
 	}
-	return n.silentWait()
+	if fault = n.silentWait(); fault != "" {
+		return fault
+	}
+	n.endFaults()
+	n.advance(4 * time.Minute)
+	return n.survivor()
+}
+
+// endFaults ends all faults of the node.
+func (n *node) endFaults() {
+	n.domains.Break()
+	n.domains.Fail(nil)
+	n.rig.tracker.Fail(nil)
+	n.handles.fail.Store(false)
+	n.unkillable.Clear()
+	for _, vm := range n.vms {
+		n.rig.tracker.Hide(vm.Process, false)
+	}
+	n.Reconciled()
+}
+
+// survivor describes a VM process whose launchers have all ended.
+func (n *node) survivor() string {
+	for _, vm := range n.vms {
+		ended := vm.of != nil && vm.of.ended ||
+			vm.of == nil && n.launchers[1].ended && n.launchers[2].ended
+		if ended && !vm.lost && n.alive(vm.Process) {
+			return fmt.Sprintf("VM process %d outlives its launchers: %v", vm.PID,
+				n.recorder.Reasons())
+		}
+	}
+	return ""
 }
 
 func (n *node) apply(h happening) {
@@ -138,7 +172,7 @@ func (n *node) apply(h happening) {
 	case "libvirt fails":
 		n.domains.Fail(map[bool]error{true: errNoAnswer}[on])
 	case "domain's record goes":
-		n.domains.Forget(domainUUID)
+		n.forgetDomain()
 	case "reconciled":
 		n.Reconciled()
 	case "time passes":
@@ -169,7 +203,17 @@ func (n *node) applyFault(h happening, on bool) {
 	}
 }
 
-func (n *node) add(p host.Process, of *nodeLauncher) { n.vms = append(n.vms, &nodeVM{p, of}) }
+func (n *node) add(p host.Process, of *nodeLauncher) {
+	lost := of == nil && n.launchers[1].ended && n.launchers[2].ended
+	n.vms = append(n.vms, &nodeVM{p, of, lost})
+}
+
+func (n *node) forgetDomain() {
+	n.domains.Forget(domainUUID)
+	for _, vm := range n.vms {
+		vm.lost = vm.lost || vm.of == nil
+	}
+}
 
 // runDomain starts the domain of the launchers that declare it, unless it runs.
 func (n *node) runDomain() {
@@ -180,7 +224,7 @@ func (n *node) runDomain() {
 	}) {
 		return
 	}
-	n.domains.Forget(domainUUID)
+	n.forgetDomain()
 	n.add(n.startDomain("/machine/x"), nil) // which of the launchers is up to the supervisor
 }
 

@@ -30,7 +30,7 @@ func (s *Supervisor) publish(t *managedTie) {
 	request := t.PodShutdownRequest(s.Clock.Now())
 	change := func(l *registry.Launcher) {
 		l.Phase, l.PhaseSince, l.Why, l.Stop = t.Phase, since, t.Why, request
-		l.VMs, l.Lease = vms, lease
+		l.VMs, l.Lease, l.Ended = vms, lease, t.LauncherGone != ""
 		l.SetHeartbeat(t.Heartbeat, watchdog)
 	}
 	s.ownersChanged = s.ownersChanged || t.Launcher.Domain != ""
