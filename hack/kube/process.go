@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -14,6 +16,7 @@ import (
 // Process is a program that runs with a control plane. Its methods are safe for concurrent use.
 type Process struct {
 	name   string
+	log    string // path
 	pid    int
 	cancel context.CancelFunc
 	done   chan struct{} // closed after err is set
@@ -38,7 +41,8 @@ func (c *ControlPlane) Start(name, path string, args ...string) (*Process, error
 		cancel()
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	p := &Process{name: name, pid: cmd.Process.Pid, cancel: cancel, done: make(chan struct{})}
+	p := &Process{name: name, log: log.Name(), pid: cmd.Process.Pid, cancel: cancel,
+		done: make(chan struct{})}
 	go func() {
 		p.err = <-exited
 		close(p.done)
@@ -54,12 +58,12 @@ func (p *Process) Pid() int { return p.pid }
 func (p *Process) Exited() <-chan struct{} { return p.done }
 
 // Stop sends SIGTERM, and SIGKILL after 20 seconds, and returns when the program has ended. If the
-// program had ended before, the first call returns an error.
+// program had ended before, the first call returns an error with the last lines of the log.
 func (p *Process) Stop() (err error) {
 	p.stop.Do(func() {
 		select {
 		case <-p.done:
-			err = fmt.Errorf("%s had ended: %w", p.name, exit(p.err))
+			err = fmt.Errorf("%s had ended: %w%s", p.name, exit(p.err), p.lastLines())
 		default:
 		}
 		p.cancel()
@@ -67,6 +71,18 @@ func (p *Process) Stop() (err error) {
 	})
 	<-p.done
 	return err
+}
+
+// lastLines returns the last lines of the log, each after a line break.
+func (p *Process) lastLines() string {
+	const most = 5
+	content, err := os.ReadFile(p.log)
+	text := strings.TrimSpace(string(content))
+	if err != nil || text == "" {
+		return ""
+	}
+	lines := strings.Split(text, "\n")
+	return "\n" + strings.Join(lines[max(0, len(lines)-most):], "\n")
 }
 
 func exit(err error) error {

@@ -70,6 +70,16 @@ func TestStopReportsAnEarlierEnd(t *testing.T) {
 	}
 }
 
+// TestStopShowsTheLog: Stop removes the log with the control plane, so the error has its end.
+func TestStopShowsTheLog(t *testing.T) {
+	p := start(t, withoutPrograms(t), "seq 20; echo error: lease lost >&2; exit 1")
+	<-p.Exited()
+	want := "program had ended: exit status 1\n17\n18\n19\n20\nerror: lease lost"
+	if err := p.Stop(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 func TestRestartedProgramContinuesItsLog(t *testing.T) {
 	c := withoutPrograms(t)
 	for _, line := range []string{"first", "second"} {

@@ -67,7 +67,8 @@ func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) 
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	if err := p.Start(ctx); err != nil {
+	if err := outcome(ctx, p.Start(ctx), logger); err != nil {
+		logger.Error("the controller ends", "error", err)
 		return fmt.Errorf("run the controller: %w", err)
 	}
 	logger.Info("the controller has stopped")
