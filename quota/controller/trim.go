@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -24,7 +22,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 	facts := quota.Reserve(v1alpha1.RoleLauncher, pod)
 	out.Spec = corev1.PodSpec{
-		Containers:            []corev1.Container{{Resources: resources(facts.Charge)}},
+		Containers:            sharedContainers.of(facts.Charge),
 		ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds,
 		PriorityClassName:     pod.Spec.PriorityClassName,
 		NodeName:              pod.Spec.NodeName,
@@ -35,21 +33,6 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	out.Status = corev1.PodStatus{Phase: pod.Status.Phase, QOSClass: corev1.PodQOSBurstable}
 	if facts.BestEffort {
 		out.Status.QOSClass = corev1.PodQOSBestEffort
-	}
-	return out
-}
-
-// resources returns resources with this charge.
-func resources(charge corev1.ResourceList) corev1.ResourceRequirements {
-	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{},
-		Limits: corev1.ResourceList{}}
-	for name, q := range charge {
-		if of, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix); ok {
-			out.Requests[corev1.ResourceName(of)] = q
-		}
-		if of, ok := strings.CutPrefix(string(name), "limits."); ok {
-			out.Limits[corev1.ResourceName(of)] = q
-		}
 	}
 	return out
 }
