@@ -201,7 +201,7 @@ func (d *decider) evaluate() {
 	if lock.Verdict() == memlock.VerdictUnknown {
 		d.note("memory lock %s", lock)
 	}
-	d.allowMemlock(lock)
+	d.allowMemlock(request, lock)
 	for _, s := range request.Cgroup {
 		d.allowFile(s)
 	}

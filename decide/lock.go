@@ -174,13 +174,14 @@ func ceiling(p *policy.Policy, rule policy.Rule, f Facts) *host.Limit {
 }
 
 // allowMemlock checks a required lock against policy, node and spec.
-func (d *decider) allowMemlock(lock memlock.Result) {
+func (d *decider) allowMemlock(request api.Request, lock memlock.Result) {
 	if !lock.Required {
 		return
 	}
 	d.setting(agentapi.MemlockSetting).Allowed = allowedLock(d.rule, lock.Unlimited)
 	if err := checkLock(d.policy, d.rule, d.facts, limitOf(lock)); err != nil {
-		d.refuse(agentapi.ReasonMemlockRefused, "%s: %s", d.requestedLock(lock), err)
+		d.refuse(agentapi.ReasonMemlockRefused, "%s: %s%s", d.requestedLock(lock), err,
+			d.withoutResize(request))
 	}
 	if unknown := d.facts.unknownHugePages(); unknown != "" {
 		d.note("%s", strings.TrimSuffix(unknown, "; "))
@@ -194,6 +195,22 @@ func (d *decider) allowMemlock(lock memlock.Result) {
 			"for the launcher", why)
 	}
 	d.compareSpec(limitOf(lock))
+}
+
+// withoutResize names a smaller lock that the policy allows, if the pod asks for a size beyond it.
+// The launcher is refused all the same: a VM of this size can arrive by migration, and would fail
+// to pin its memory.
+func (d *decider) withoutResize(request api.Request) string {
+	if request.Size.Memory == 0 {
+		return ""
+	}
+	request.Size.Memory = 0
+	lock, err := d.computeLock(request)
+	if err != nil || checkLock(d.policy, d.rule, d.facts, limitOf(lock)) != nil {
+		return ""
+	}
+	return fmt.Sprintf("; without %s the lock is %s, which the policy allows", api.ResizeMemoryKey,
+		limitOf(lock))
 }
 
 // allowedLock returns the rule's bound on a lock for people.

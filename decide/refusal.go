@@ -88,11 +88,11 @@ func sumOf(lock memlock.Result) string {
 	return " (" + strings.Join(all, " + ") + ")"
 }
 
-// lockAnnotations lists the annotations that request the lock.
+// lockAnnotations lists the annotations that request the lock, or that may raise it.
 func (d *decider) lockAnnotations() string {
 	var all []string
 	for _, base := range []string{api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey,
-		api.OverheadKey, api.DevicesKey} {
+		api.ResizeMemoryKey, api.OverheadKey, api.DevicesKey} {
 		if text := d.written(base); text != "" {
 			all = append(all, text)
 		}

@@ -47,6 +47,22 @@ func refusalTests() map[string]refusalTest {
 				"policy changed",
 			},
 		},
+		"a resized VM needs more than the rule allows": {
+			facts("tenant-a", map[string]string{api.GuestMemoryKey: "4Gi",
+				api.ResizeMemoryKey: "32Gi", api.DevicesKey: "vfio=1"}),
+			agentapi.ReasonMemlockRefused,
+			[]string{
+				api.GuestMemoryKey + `: "4Gi"`, api.ResizeMemoryKey + `: "32Gi"`,
+				"memory lock of 33Gi", `"tenants"`, "up to 16Gi",
+				"without " + api.ResizeMemoryKey + " the lock is 5Gi, which the policy allows",
+			},
+		},
+		"a resize is not the reason": {
+			facts("tenant-a", map[string]string{api.GuestMemoryKey: "17Gi",
+				api.ResizeMemoryKey: "32Gi", api.DevicesKey: "vfio=1"}),
+			agentapi.ReasonMemlockRefused,
+			[]string{api.ResizeMemoryKey + `: "32Gi"`, "memory lock of 33Gi", "policy changed"},
+		},
 		"unlimited where the rule has none": {
 			facts("tenant-a", decidetest.UnlimitedLock()),
 			agentapi.ReasonMemlockRefused, []string{api.ValueKey + `: "unlimited"`, `"tenants"`,
