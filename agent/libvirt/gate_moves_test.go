@@ -61,7 +61,8 @@ func TestRestoreThroughTheGate(t *testing.T) {
 		t.Errorf("domains with saved memory: %q, %v", kept, err)
 	}
 	r.startOwned(t, state, "start", "vm-1")
-	if kept, err = r.virshOutput(t, "list", "--name", "--with-managed-save"); kept != "" || err != nil {
+	kept, err = r.virshOutput(t, "list", "--name", "--with-managed-save")
+	if kept != "" || err != nil {
 		t.Errorf("the start used no saved memory: %q, %v", kept, err)
 	}
 	r.must(t, "destroy", "vm-1")

@@ -50,8 +50,8 @@ type ownLibvirt struct {
 	dir string
 }
 
-// startLibvirt runs a libvirtd until the test ends. It skips the test if a program is missing, unless
-// MOORING_REQUIRE_LIBVIRT is set.
+// startLibvirt runs a libvirtd until the test ends. It skips the test if a program is missing,
+// unless MOORING_REQUIRE_LIBVIRT is set.
 func startLibvirt(t *testing.T) ownLibvirt {
 	t.Helper()
 	return startLibvirtWith(t, func(string) {})
