@@ -15,8 +15,9 @@ const maxShared = 1000
 // sharedContainers are the containers of the trimmed pods.
 var sharedContainers = &containerSets{all: map[string][]corev1.Container{}}
 
-// containerSets gives pods with the same charge the same containers, which saves a third of the memory
-// of a trimmed pod. Objects in the cache must not be changed anyway. It may be used concurrently.
+// containerSets gives pods with the same charge the same containers. This saves a third of the
+// memory of a trimmed pod. Objects in the cache must not be changed anyway. It may be used
+// concurrently.
 type containerSets struct {
 	mu  sync.Mutex
 	all map[string][]corev1.Container // by charge
