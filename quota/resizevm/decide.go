@@ -39,6 +39,9 @@ type Input struct {
 	// takes its growth back and asks later again.
 	GiveWay bool
 
+	// StaticCPUs: the node of a Guaranteed launcher has a static CPU manager.
+	StaticCPUs bool
+
 	// KeepMemoryLimits: the API server does not lower memory limits, as Kubernetes 1.33.
 	KeepMemoryLimits bool
 }
@@ -125,6 +128,9 @@ func (d *decision) next() (Decision, error) {
 	}
 	if err := d.readSized(); err != nil {
 		return Decision{}, err
+	}
+	if d.pinsCPUs() {
+		return d.patch(d.stop(api.ResizeRefused, "%s", pinnedCPUs), d.accepted), nil
 	}
 	d.ready = d.dimensions(func(m dimension) bool { return !m.rises(d.accepted, d.sized) })
 	falling := d.dimensions(func(m dimension) bool {
@@ -213,6 +219,8 @@ const (
 	kubeletChanges = "kubelet changes the resources of the launcher"
 	changesQoS     = "the pod would change its QoS class, which Kubernetes refuses: restart the VM " +
 		"with the new size in its template"
+	pinnedCPUs = "kubelet changes no CPUs of a Guaranteed pod on a node with a static CPU " +
+		"manager: change spec.template of the VM, and restart it"
 	givesWay = "kubelet has not accepted the growth. Another VM of the namespace waits for " +
 		"quota, so this VM asks again within a minute"
 )

@@ -150,7 +150,7 @@ func (r *Reconciler) read(ctx context.Context, name types.NamespacedName) (Input
 		return in, err
 	}
 	in.Pods = read.Pointers(pods.Items)
-	if err := r.readReports(ctx, in); err != nil {
+	if err := errors.Join(r.readReports(ctx, in), r.readStaticCPUs(ctx, &in)); err != nil {
 		return in, err
 	}
 	if err := r.readQuotas(ctx, &in); err != nil {

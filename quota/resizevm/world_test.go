@@ -64,6 +64,8 @@ type world struct {
 	peers  []*world // other VMs of the namespace
 	broken bool     // its guest refuses each change
 	away   bool     // see [Input].GiveWay
+
+	staticCPUs bool // see [Input].StaticCPUs
 }
 
 func newWorld(s shape) *world { return newNamedWorld("db", s) }
@@ -199,7 +201,7 @@ func cluster() virt.Cluster {
 
 func (w *world) input() Input {
 	in := Input{VM: w.vm, VMI: w.vmi, Pods: []*corev1.Pod{w.pod},
-		Reports: map[string]v1alpha1.ResizeReport{}, GiveWay: w.away}
+		Reports: map[string]v1alpha1.ResizeReport{}, GiveWay: w.away, StaticCPUs: w.staticCPUs}
 	if w.report != nil {
 		in.Reports[string(w.pod.UID)] = *w.report
 	}

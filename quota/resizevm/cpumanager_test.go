@@ -1,0 +1,93 @@
+package resizevm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-vm/mooring/api"
+)
+
+// Kubelet does not change the CPUs of a Guaranteed pod beside a static CPU manager. The VM keeps its
+// resources, and other sizes pass.
+func TestStaticCPUManager(t *testing.T) {
+	const refused = "static CPU manager"
+	for name, tt := range map[string]struct {
+		shape string
+		ask   []string
+		want  string // in the message; "": the VM gets the size
+	}{
+		"more vCPUs":  {"guaranteed", []string{api.VCPUsKey, "4"}, refused},
+		"fewer vCPUs": {"guaranteed", []string{api.VCPUsKey, "1"}, refused},
+		"both": {"guaranteed", []string{api.VCPUsKey, "4", api.ResizeMemoryKey, "2Gi"},
+			refused},
+		"as many vCPUs":    {"guaranteed", []string{api.VCPUsKey, "2"}, ""},
+		"memory":           {"guaranteed", []string{api.ResizeMemoryKey, "2Gi"}, ""},
+		"a Burstable pod":  {"burstable", []string{api.VCPUsKey, "4"}, ""},
+		"no limit of CPUs": {"requests only", []string{api.VCPUsKey, "4"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(shapes()[tt.shape])
+			w.staticCPUs = true
+			before := *w.resources().DeepCopy()
+			w.ask(tt.ask...)
+			status := w.settle(t)
+			if tt.want == "" {
+				if status.Reason != api.ResizeDone {
+					t.Errorf("status %+v", status)
+				}
+				return
+			}
+			if status.Reason != api.ResizeRefused || !strings.Contains(status.Message, tt.want) {
+				t.Errorf("status %+v, want %s: %q", status, api.ResizeRefused, tt.want)
+			}
+			if !sameResources(before, *w.resources()) {
+				t.Errorf("resources %+v, want %+v", *w.resources(), before)
+			}
+		})
+	}
+}
+
+// KubeVirt's labels of the node decide. The node of a Burstable pod is not read.
+func TestReadsCPUManager(t *testing.T) {
+	for label, static := range map[string]bool{
+		"kubevirt.io/cpumanager=true": true, "cpumanager=true": true,
+		"kubevirt.io/cpumanager=false": false, "other=true": false,
+	} {
+		t.Run(label, func(t *testing.T) {
+			p := newPlane(t, false)
+			key, value, _ := strings.Cut(label, "=")
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node",
+				Labels: map[string]string{key: value}}}
+			if err := p.api.Create(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			for class, want := range map[corev1.PodQOSClass]bool{
+				corev1.PodQOSGuaranteed: static, corev1.PodQOSBurstable: false,
+			} {
+				p.pod.Spec.NodeName, p.pod.Status.QOSClass = "node", class
+				in := Input{Pods: []*corev1.Pod{p.pod}}
+				if err := p.sut.readStaticCPUs(t.Context(), &in); err != nil ||
+					in.StaticCPUs != want {
+					t.Errorf("%s: %t, %v, want %t", class, in.StaticCPUs, err, want)
+				}
+			}
+		})
+	}
+}
+
+// Without the node's labels no step is safe.
+func TestUnreadableNode(t *testing.T) {
+	p := newPlane(t, false)
+	failure := errors.New("no answer")
+	p.sut.Live = failingReader(p.api, &metav1.PartialObjectMetadata{}, &failure)
+	p.pod.Spec.NodeName, p.pod.Status.QOSClass = "node", corev1.PodQOSGuaranteed
+	in := Input{Pods: []*corev1.Pod{p.pod}}
+	if err := p.sut.readStaticCPUs(t.Context(), &in); err == nil ||
+		!strings.Contains(err.Error(), "reading node node: no answer") {
+		t.Errorf("error %v", err)
+	}
+}
