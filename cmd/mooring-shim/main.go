@@ -18,6 +18,7 @@ import (
 var version string
 
 func main() {
+	saveMemory()
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "mooring-shim:", err)
 		os.Exit(1)
