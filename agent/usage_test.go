@@ -23,6 +23,7 @@ func TestUsageSampler(t *testing.T) {
 		}
 		return u, nil
 	}}
+	s.iommufd = func(host.Process) (bool, error) { return false, nil }
 	launchers := []registry.Launcher{{Launcher: agentapi.Launcher{
 		VMs: []agentapi.VM{{PID: 1, StartTime: 7}, {PID: 2, StartTime: 8}}}}}
 	sampled := func(at time.Duration) []agentapi.VM {

@@ -10,7 +10,8 @@ import (
 
 // worsePins returns the less favourable way to count pinned pages.
 func worsePins(a, b agentapi.PinnedPer) agentapi.PinnedPer {
-	order := []agentapi.PinnedPer{"", agentapi.PerProcess, agentapi.PerUnknown, agentapi.PerUser}
+	order := []agentapi.PinnedPer{"", agentapi.PerProcess, agentapi.PerUnknown, agentapi.PerEither,
+		agentapi.PerUser}
 	if slices.Index(order, a) > slices.Index(order, b) {
 		return a
 	}
@@ -28,6 +29,10 @@ func pinText(vm agentapi.VM) string {
 	case agentapi.PerUser:
 		return text + " by iommufd, which the kernel counts per user: the memory lock must cover " +
 			"all VMs of the user (docs/explanation/iommufd.md)"
+	case agentapi.PerEither:
+		return text + " by iommufd, and has locked memory as well: the kernel counts the pages per " +
+			"process or per user, and per user the memory lock must cover all VMs of the user " +
+			"(docs/explanation/iommufd.md)"
 	case agentapi.PerUnknown:
 		return text + ", and the agent cannot see whether by iommufd, which may count per user: " +
 			"run mooring doctor as root on the node"

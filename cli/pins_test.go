@@ -25,6 +25,8 @@ func TestPinsPerUser(t *testing.T) {
 		agentapi.PerProcess: "",
 		agentapi.PerUser: "process 43 has 4Gi pinned by iommufd, which the kernel counts per user: " +
 			"the memory lock must cover all VMs of the user",
+		agentapi.PerEither: "process 43 has 4Gi pinned by iommufd, and has locked memory as well: " +
+			"the kernel counts the pages per process or per user",
 		agentapi.PerUnknown: "process 43 has 4Gi pinned, and the agent cannot see whether by iommufd",
 	} {
 		a := startAgent(t, pinningVM(per))

@@ -46,6 +46,9 @@ type PinnedPer string
 const (
 	PerProcess PinnedPer = "process" // pages of the process
 	PerUser    PinnedPer = "user"    // pages of all processes of the user: iommufd's default
+	// PerEither is of a process with locked memory beside iommufd, as with libvirt's <locked/>.
+	// VmLck then covers VmPin in either case.
+	PerEither  PinnedPer = "process or user"
 	PerUnknown PinnedPer = "unknown" // the agent cannot see whether the process uses iommufd
 )
 

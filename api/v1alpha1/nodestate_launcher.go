@@ -183,7 +183,7 @@ type UsageReport struct {
 	Locked int64 `json:"locked"`
 	Pinned int64 `json:"pinned"`
 
-	// PinnedPer is process, user or unknown: the pinned pages that the kernel adds up and compares
+	// PinnedPer is the process or user, or both, whose pinned pages the kernel adds up and compares
 	// with the memory-lock limit. Absent: nothing is pinned, or no limit applies.
 	// +optional
 	PinnedPer string `json:"pinnedPer,omitempty"`
