@@ -7,13 +7,9 @@ import (
 	"time"
 )
 
-// linger is the time between a line and its write. The goroutine thus does not compete with the
-// answer to the request that logged the line.
-const linger = time.Millisecond
-
-// Writer passes lines to another writer, in a goroutine of its own and a millisecond later. Write
-// never blocks. While the other writer blocks, Writer keeps a bounded number of bytes, and drops
-// and counts further lines. It is safe for concurrent use.
+// Writer passes lines to another writer, in a goroutine of its own. Write never blocks. While
+// the other writer blocks, Writer keeps a bounded number of bytes, and drops and counts
+// further lines. It is safe for concurrent use.
 type Writer struct {
 	out    io.Writer
 	limit  int
@@ -78,7 +74,6 @@ func (w *Writer) run() {
 	for range w.wake {
 		var dropped uint64
 		var closed bool
-		time.Sleep(linger)
 		lines, dropped, closed = w.take(lines)
 		if len(lines) > 0 {
 			_, _ = w.out.Write(lines) // an error has no other log to go to
