@@ -105,11 +105,11 @@ func wantRefused(t *testing.T, admin kubernetes.Interface, namespace string) {
 	eventually(t, "refusal of a pod over the quota", func() bool {
 		_, err := admin.CoreV1().Pods(namespace).Create(t.Context(), pod("too-many", node, ""),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil && !(apierrors.IsForbidden(err) &&
-			strings.Contains(err.Error(), "exceeded quota")) {
+		refused := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
+		if err != nil && !refused {
 			t.Fatalf("got %v, want exceeded quota", err)
 		}
-		return err != nil
+		return refused
 	})
 }
 

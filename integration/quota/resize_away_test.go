@@ -94,7 +94,7 @@ func awaitRefused(t *testing.T, c *kubevirttest.Cluster, source *corev1.Pod) {
 	eventually(t, "targets to be refused", func() error {
 		err := c.Client.Create(t.Context(), target.DeepCopy(), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), resizedWebhook) {
-			return fmt.Errorf("the answer is %v", err)
+			return fmt.Errorf("the answer is: %w", err)
 		}
 		return nil
 	})

@@ -53,10 +53,10 @@ func drawResources(t *rapid.T, name string, least int) corev1.ResourceRequiremen
 		key := corev1.ResourceName(m)
 		request := rapid.IntRange(least, 4).Draw(t, name+" request of "+string(key))
 		limit := request + rapid.IntRange(0, 2).Draw(t, name+" limit of "+string(key))
-		switch {
-		case kind == "none":
+		switch kind {
+		case "none":
 			continue
-		case kind == "equal":
+		case "equal":
 			request = max(1, request)
 			limit = request
 		}
