@@ -26,7 +26,7 @@ func TestRights(t *testing.T) {
 		"create events.k8s.io/events",
 		"create mooring.dev/migrationreservations",
 		"delete mooring.dev/migrationreservations",
-		"get /namespaces", "get /secrets mooring-webhook-certificates",
+		"get /namespaces", "get /nodes", "get /secrets mooring-webhook-certificates",
 		"get admissionregistration.k8s.io/mutatingwebhookconfigurations mooring-launcher",
 		"get admissionregistration.k8s.io/validatingwebhookconfigurations mooring-guard",
 		"get apps/controllerrevisions",

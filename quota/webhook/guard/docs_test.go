@@ -54,8 +54,8 @@ func TestDocumentedWebhooks(t *testing.T) {
 			}
 		}
 	}
-	if found != 9 {
-		t.Errorf("install.yaml has %d webhooks, want 9", found)
+	if found != 10 {
+		t.Errorf("install.yaml has %d webhooks, want 10", found)
 	}
 }
 
