@@ -95,7 +95,16 @@ type launched struct {
 // launch starts a launcher as a runtime does.
 func launch(t *testing.T, config Config, runtime *adaptation.Adaptation, name string) launched {
 	t.Helper()
-	pod := testPod("vms", name, nil)
+	return launchWith(t, config, runtime, name, nil)
+}
+
+// launchWith is launch with annotations of the pod.
+func launchWith(
+	t *testing.T, config Config, runtime *adaptation.Adaptation, name string,
+	annotations map[string]string,
+) launched {
+	t.Helper()
+	pod := testPod("vms", name, annotations)
 	ctr := testContainer(pod)
 	ctr.Linux.CgroupsPath = "/cri-" + ctr.GetId() + ".scope"
 	if _, err := create(runtime, pod, ctr); err != nil {

@@ -62,12 +62,12 @@ func (r ownLibvirt) kill(t *testing.T) {
 // an event, and remembers the reason for a defined domain only.
 func TestRealEnds(t *testing.T) {
 	r := startLibvirt(t)
-	disk := filepath.Join(r.dir, "disk")
-	write(t, r.dir, "disk", powerOff())
+	disk := filepath.Join(r.Home, "disk")
+	write(t, r.Home, "disk", powerOff())
 	guest := strings.Replace(realDomain, "<memballoon", fmt.Sprintf(
 		`<disk type='file'><driver name='qemu' type='raw'/><source file='%s'/>`+
 			`<target dev='vda' bus='virtio'/></disk><memballoon`, disk), 1)
-	write(t, r.dir, "guest.xml", []byte(guest))
+	write(t, r.Home, "guest.xml", []byte(guest))
 	t.Cleanup(func() {
 		all, _ := r.List()
 		for _, d := range all { // after a failure
@@ -76,8 +76,8 @@ func TestRealEnds(t *testing.T) {
 	})
 	ends := follow(t, r.Daemon)
 	eventually(t, "an event", func() bool { // the connection needs a moment
-		r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
-		r.must(t, "destroy", "vm-1")
+		r.Must(t, "create", filepath.Join(r.Home, "vm.xml"))
+		r.Must(t, "destroy", "vm-1")
 		select {
 		case end := <-ends:
 			return end == vm1.UUID+" destroyed"
@@ -91,17 +91,17 @@ func TestRealEnds(t *testing.T) {
 		want vmfile.Reason
 	}{
 		{"guest.xml", func() {}, vmfile.Shutdown},
-		{"vm.xml", func() { r.must(t, "destroy", "vm-1") }, vmfile.Destroyed},
+		{"vm.xml", func() { r.Must(t, "destroy", "vm-1") }, vmfile.Destroyed},
 		{"vm.xml", func() { r.kill(t) }, vmfile.Crashed},
 	}
 	for _, c := range cases {
 		for _, defined := range []bool{false, true} {
-			file := filepath.Join(r.dir, c.xml)
+			file := filepath.Join(r.Home, c.xml)
 			if defined {
-				r.must(t, "define", file)
-				r.must(t, "start", "vm-1")
+				r.Must(t, "define", file)
+				r.Must(t, "start", "vm-1")
 			} else {
-				r.must(t, "create", file)
+				r.Must(t, "create", file)
 			}
 			c.end()
 			select {
@@ -114,7 +114,7 @@ func TestRealEnds(t *testing.T) {
 			}
 			reason, err := r.WhyInactive(t.Context(), vm1.UUID)
 			if defined {
-				r.must(t, "undefine", "vm-1")
+				r.Must(t, "undefine", "vm-1")
 				if reason != c.want || err != nil {
 					t.Errorf("%s: remembered %q, %v, want %s", c.xml, reason, err, c.want)
 				}
@@ -123,11 +123,11 @@ func TestRealEnds(t *testing.T) {
 			}
 		}
 	}
-	r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
+	r.Must(t, "create", filepath.Join(r.Home, "vm.xml"))
 	if reason, err := r.WhyInactive(t.Context(), vm1.UUID); reason != "" || err != nil {
 		t.Errorf("a running domain has ended: %q, %v", reason, err)
 	}
-	r.must(t, "destroy", "vm-1")
+	r.Must(t, "destroy", "vm-1")
 }
 
 func TestFollowEndsWithoutLibvirt(t *testing.T) {

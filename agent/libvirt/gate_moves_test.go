@@ -19,7 +19,7 @@ func (r ownLibvirt) running(t *testing.T) Domain {
 		t.Fatalf("domains %+v, %v, want one", all, err)
 	}
 	t.Cleanup(func() { _ = unix.Kill(all[0].PID, unix.SIGKILL) })
-	if state, err := r.virshOutput(t, "domstate", "vm-1"); err != nil || state != "running" {
+	if state, err := r.VirshOutput(t, "domstate", "vm-1"); err != nil || state != "running" {
 		t.Errorf("state %q, %v", state, err)
 	}
 	return all[0]
@@ -30,7 +30,7 @@ func (r ownLibvirt) startOwned(t *testing.T, state string, args ...string) Domai
 	t.Helper()
 	eventually(t, "the owned domain starts", func() bool {
 		writeState(t, state, nil) // a state of 30 s is old
-		return r.virsh(t, args...) == nil
+		return r.Virsh(t, args...) == nil
 	})
 	return r.running(t)
 }
@@ -41,55 +41,55 @@ func withoutOwner(s *gate.State) { s.Owners = nil }
 func TestRestoreThroughTheGate(t *testing.T) {
 	var state string
 	r := startLibvirtWith(t, func(dir string) { state = installGate(t, dir) })
-	definition, saved := filepath.Join(r.dir, "vm.xml"), filepath.Join(r.dir, "saved")
+	definition, saved := filepath.Join(r.Home, "vm.xml"), filepath.Join(r.Home, "saved")
 	r.startOwned(t, state, "create", definition)
-	r.must(t, "save", "vm-1", saved)
+	r.Must(t, "save", "vm-1", saved)
 	r.checkEmpty(t)
 	writeState(t, state, withoutOwner)
-	checkRefusal(t, r.virsh(t, "restore", saved), "no launcher on this node declares it")
+	checkRefusal(t, r.Virsh(t, "restore", saved), "no launcher on this node declares it")
 	r.checkEmpty(t)
 	r.startOwned(t, state, "restore", saved)
-	r.must(t, "destroy", "vm-1")
+	r.Must(t, "destroy", "vm-1")
 
-	r.must(t, "define", definition)
+	r.Must(t, "define", definition)
 	r.startOwned(t, state, "start", "vm-1")
-	r.must(t, "managedsave", "vm-1")
+	r.Must(t, "managedsave", "vm-1")
 	writeState(t, state, withoutOwner)
-	checkRefusal(t, r.virsh(t, "start", "vm-1"), "no launcher on this node declares it")
-	kept, err := r.virshOutput(t, "list", "--all", "--name", "--with-managed-save")
+	checkRefusal(t, r.Virsh(t, "start", "vm-1"), "no launcher on this node declares it")
+	kept, err := r.VirshOutput(t, "list", "--all", "--name", "--with-managed-save")
 	if kept != "vm-1" || err != nil {
 		t.Errorf("domains with saved memory: %q, %v", kept, err)
 	}
 	r.startOwned(t, state, "start", "vm-1")
-	kept, err = r.virshOutput(t, "list", "--name", "--with-managed-save")
+	kept, err = r.VirshOutput(t, "list", "--name", "--with-managed-save")
 	if kept != "" || err != nil {
 		t.Errorf("the start used no saved memory: %q, %v", kept, err)
 	}
-	r.must(t, "destroy", "vm-1")
+	r.Must(t, "destroy", "vm-1")
 }
 
 // The gate decides about a domain that migrates in. After a refusal it runs on at its source.
 func TestMigrationThroughTheGate(t *testing.T) {
 	source := startLibvirt(t)
-	dir, state := filepath.Join(source.dir, "to"), "" // the source sees the migration's socket
+	dir, state := filepath.Join(source.Home, "to"), "" // the source sees the migration's socket
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	target := startLibvirtIn(t, dir, func(dir string) { state = installGate(t, dir) })
-	source.must(t, "create", filepath.Join(source.dir, "vm.xml"))
+	source.Must(t, "create", filepath.Join(source.Home, "vm.xml"))
 	left := source.running(t)
-	migrate := []string{"migrate", "--live", "vm-1", target.uri(),
+	migrate := []string{"migrate", "--live", "vm-1", target.URI(),
 		"--migrateuri", "unix://" + filepath.Join(dir, "migration")}
 
 	writeState(t, state, withoutOwner)
-	checkRefusal(t, source.virsh(t, migrate...), "no launcher on this node declares it")
+	checkRefusal(t, source.Virsh(t, migrate...), "no launcher on this node declares it")
 	target.checkEmpty(t)
 	if again := source.running(t); again.PID != left.PID {
 		t.Errorf("the source runs %+v, want %+v", again, left)
 	}
 
 	writeState(t, state, nil)
-	source.must(t, migrate...)
+	source.Must(t, migrate...)
 	source.checkEmpty(t)
 	arrived := target.running(t)
 	if arrived.UUID != left.UUID || !arrived.RunBy(argsOf(arrived.PID)) {
@@ -100,11 +100,11 @@ func TestMigrationThroughTheGate(t *testing.T) {
 	if err := os.Remove(state); err != nil {
 		t.Fatal(err)
 	}
-	target.restart(t)
+	target.Restart(t)
 	if again := target.running(t); again.PID != arrived.PID {
 		t.Errorf("the target runs %+v after libvirt's restart, want %+v", again, arrived)
 	}
-	target.must(t, "destroy", "vm-1")
+	target.Must(t, "destroy", "vm-1")
 }
 
 // killGateAt makes the installed hook kill itself at the operation that the returned file names.
@@ -133,23 +133,23 @@ func TestKilledGate(t *testing.T) {
 		state = installGate(t, dir)
 		operation = killGateAt(t, dir)
 	})
-	killAt := func(name string) { write(t, r.dir, filepath.Base(operation), []byte(name)) }
-	create := []string{"create", filepath.Join(r.dir, "vm.xml")}
+	killAt := func(name string) { write(t, r.Home, filepath.Base(operation), []byte(name)) }
+	create := []string{"create", filepath.Join(r.Home, "vm.xml")}
 	for _, at := range []string{"prepare", "start", "started"} {
 		killAt(at)
 		writeState(t, state, nil)
-		if err := r.virsh(t, create...); err == nil {
+		if err := r.Virsh(t, create...); err == nil {
 			t.Errorf("a hook killed at %s starts the domain", at)
 		}
 		r.checkEmpty(t)
 		killAt("")
 		r.startOwned(t, state, create...)
-		r.must(t, "destroy", "vm-1")
+		r.Must(t, "destroy", "vm-1")
 	}
 	for _, at := range []string{"stopped", "release"} {
 		vm := r.startOwned(t, state, create...)
 		killAt(at)
-		r.must(t, "destroy", "vm-1")
+		r.Must(t, "destroy", "vm-1")
 		r.checkEmpty(t)
 		if args := argsOf(vm.PID); args != nil {
 			t.Errorf("a hook killed at %s leaves process %q", at, args)
@@ -158,12 +158,12 @@ func TestKilledGate(t *testing.T) {
 	}
 	vm := r.startOwned(t, state, create...)
 	killAt("reconnect")
-	r.restart(t)
+	r.Restart(t)
 	eventually(t, "libvirt ends a domain without an answer to its reconnect", func() bool {
 		all, err := r.List()
 		return argsOf(vm.PID) == nil && len(all) == 0 && err == nil
 	})
 	killAt("")
 	r.startOwned(t, state, create...)
-	r.must(t, "destroy", "vm-1")
+	r.Must(t, "destroy", "vm-1")
 }

@@ -86,7 +86,7 @@ func writeState(t *testing.T, path string, change func(*gate.State)) {
 // refused fails the test unless libvirt refuses the start with this reason.
 func (r ownLibvirt) refused(t *testing.T, reason string) {
 	t.Helper()
-	checkRefusal(t, r.virsh(t, "create", filepath.Join(r.dir, "vm.xml")), reason)
+	checkRefusal(t, r.Virsh(t, "create", filepath.Join(r.Home, "vm.xml")), reason)
 	r.checkEmpty(t)
 }
 
@@ -124,7 +124,7 @@ func TestRealStartGate(t *testing.T) {
 
 	eventually(t, "the owned domain starts", func() bool {
 		writeState(t, state, nil)
-		return r.virsh(t, "create", filepath.Join(r.dir, "vm.xml")) == nil
+		return r.Virsh(t, "create", filepath.Join(r.Home, "vm.xml")) == nil
 	})
 	running, err := r.List()
 	if err != nil || len(running) != 1 {
@@ -134,12 +134,12 @@ func TestRealStartGate(t *testing.T) {
 	if err := os.Remove(state); err != nil { // the agent is away
 		t.Fatal(err)
 	}
-	r.restart(t)
-	r.must(t, "domstate", "vm-1")
+	r.Restart(t)
+	r.Must(t, "domstate", "vm-1")
 	if !running[0].RunBy(argsOf(running[0].PID)) {
 		t.Errorf("%+v does not run after libvirt's restart", running[0])
 	}
-	r.must(t, "destroy", "vm-1")
+	r.Must(t, "destroy", "vm-1")
 	r.refused(t, "gate.json is missing")
 }
 
@@ -148,34 +148,34 @@ func TestRealOwner(t *testing.T) {
 	r := startLibvirt(t)
 	const element = `<metadata><m:owner xmlns:m="` + api.OwnerNamespace +
 		`" namespace="vms" name="vm-1" uid="3f4c1f0e-8a63"/></metadata>`
-	write(t, r.dir, "owned.xml", []byte(strings.Replace(realDomain, "<memory", element+"<memory", 1)))
-	r.must(t, "create", filepath.Join(r.dir, "owned.xml"))
+	write(t, r.Home, "owned.xml", []byte(strings.Replace(realDomain, "<memory", element+"<memory", 1)))
+	r.Must(t, "create", filepath.Join(r.Home, "owned.xml"))
 	all, _, err := r.Scan()
 	want := agentapi.PodRef{Namespace: "vms", Name: "vm-1", UID: "3f4c1f0e-8a63"}
 	if err != nil || len(all) != 1 || all[0].Owner != want {
 		t.Errorf("records %+v, %v, want owner %+v", all, err, want)
 	}
-	r.must(t, "destroy", "vm-1")
+	r.Must(t, "destroy", "vm-1")
 }
 
 // Domains without a required owner start in any case, also before the agent's first start.
 func TestStartGateIgnoresOtherDomains(t *testing.T) {
 	r := startLibvirtWith(t, func(dir string) { installGate(t, dir) })
 	other := strings.ReplaceAll(realDomain, "vm-1", "db")
-	write(t, r.dir, "db.xml", []byte(other))
-	r.must(t, "create", filepath.Join(r.dir, "db.xml"))
-	r.must(t, "destroy", "db")
+	write(t, r.Home, "db.xml", []byte(other))
+	r.Must(t, "create", filepath.Join(r.Home, "db.xml"))
+	r.Must(t, "destroy", "db")
 }
 
 // A removed hook needs no restart of libvirt.
 func TestRemovedStartGate(t *testing.T) {
 	r := startLibvirtWith(t, func(dir string) { installGate(t, dir) })
 	r.refused(t, "missing")
-	if err := os.RemoveAll(filepath.Join(r.dir, "etc", "hooks")); err != nil {
+	if err := os.RemoveAll(filepath.Join(r.Home, "etc", "hooks")); err != nil {
 		t.Fatal(err)
 	}
-	r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
-	r.must(t, "destroy", "vm-1")
+	r.Must(t, "create", filepath.Join(r.Home, "vm.xml"))
+	r.Must(t, "destroy", "vm-1")
 }
 
 // The probe proves a gate that works, and starts nowhere.

@@ -3,8 +3,6 @@ package libvirt
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -16,7 +14,7 @@ import (
 func TestRealLibvirt(t *testing.T) {
 	r := startLibvirt(t)
 	counts := counted(t, r.Dir)
-	r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
+	r.Must(t, "create", filepath.Join(r.Home, "vm.xml"))
 	await(t, counts, 1)
 	all, err := r.List()
 	if err != nil || len(all) != 1 {
@@ -43,12 +41,12 @@ func TestRealLibvirt(t *testing.T) {
 	if err := r.Shutdown(t.Context(), d.UUID, meant); err != nil {
 		t.Error(err)
 	}
-	r.must(t, "destroy", "vm-1")
+	r.Must(t, "destroy", "vm-1")
 	await(t, counts, 0)
 	if err := r.Shutdown(t.Context(), d.UUID, meant); !errors.Is(err, ErrNoDomain) {
 		t.Errorf("shutdown of an absent domain: %v", err)
 	}
-	r.must(t, "define", filepath.Join(r.dir, "vm.xml"))
+	r.Must(t, "define", filepath.Join(r.Home, "vm.xml"))
 	if err := r.Shutdown(t.Context(), d.UUID, meant); !errors.Is(err, ErrNoDomain) {
 		t.Errorf("shutdown of an inactive domain: %v", err)
 	}
@@ -57,28 +55,19 @@ func TestRealLibvirt(t *testing.T) {
 // Records and QEMU outlive a killed daemon.
 func TestKilledLibvirt(t *testing.T) {
 	r := startLibvirt(t)
-	r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
+	r.Must(t, "create", filepath.Join(r.Home, "vm.xml"))
 	before, err := r.List()
 	if err != nil || len(before) != 1 {
 		t.Fatalf("List = %+v, %v", before, err)
 	}
 	t.Cleanup(func() { _ = unix.Kill(before[0].PID, unix.SIGKILL) })
-	pid, err := os.ReadFile(filepath.Join(r.Dir, "driver.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var daemon int
-	if _, err := fmt.Sscan(string(pid), &daemon); err != nil {
-		t.Fatal(err)
-	}
-	if args := argsOf(daemon); !IsDaemon(args) {
+	if args := argsOf(r.DaemonPID(t)); !IsDaemon(args) {
 		t.Errorf("libvirt's daemon has the arguments %q", args)
 	}
-	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {
-		t.Fatal(err)
+	r.Kill(t)
+	if err := r.Shutdown(t.Context(), vm1.UUID, always); err == nil {
+		t.Error("a shutdown request without libvirt succeeds")
 	}
-	eventually(t, "the end of answers",
-		func() bool { return r.Shutdown(t.Context(), vm1.UUID, always) != nil })
 	after, err := r.List()
 	if diff := cmp.Diff(before, after); diff != "" || err != nil {
 		t.Errorf("%v (-before +after)\n%s", err, diff)
@@ -86,7 +75,7 @@ func TestKilledLibvirt(t *testing.T) {
 	if !after[0].RunBy(argsOf(after[0].PID)) {
 		t.Errorf("%+v is not run any more", after[0])
 	}
-	r.start(t)
+	r.StartAgain(t)
 	if err := r.Shutdown(context.Background(), vm1.UUID, always); err != nil {
 		t.Errorf("by the next daemon: %v", err)
 	}
