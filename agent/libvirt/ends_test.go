@@ -77,7 +77,7 @@ func TestRealEnds(t *testing.T) {
 	ends := follow(t, r.Daemon)
 	eventually(t, "an event", func() bool { // the connection needs a moment
 		r.Must(t, "create", filepath.Join(r.Home, "vm.xml"))
-		r.Must(t, "destroy", "vm-1")
+		r.Destroy(t, "vm-1")
 		select {
 		case end := <-ends:
 			return end == vm1.UUID+" destroyed"
@@ -91,7 +91,7 @@ func TestRealEnds(t *testing.T) {
 		want vmfile.Reason
 	}{
 		{"guest.xml", func() {}, vmfile.Shutdown},
-		{"vm.xml", func() { r.Must(t, "destroy", "vm-1") }, vmfile.Destroyed},
+		{"vm.xml", func() { r.Destroy(t, "vm-1") }, vmfile.Destroyed},
 		{"vm.xml", func() { r.kill(t) }, vmfile.Crashed},
 	}
 	for _, c := range cases {
@@ -127,7 +127,7 @@ func TestRealEnds(t *testing.T) {
 	if reason, err := r.WhyInactive(t.Context(), vm1.UUID); reason != "" || err != nil {
 		t.Errorf("a running domain has ended: %q, %v", reason, err)
 	}
-	r.Must(t, "destroy", "vm-1")
+	r.Destroy(t, "vm-1")
 }
 
 func TestFollowEndsWithoutLibvirt(t *testing.T) {

@@ -49,7 +49,7 @@ func TestRestoreThroughTheGate(t *testing.T) {
 	checkRefusal(t, r.Virsh(t, "restore", saved), "no launcher on this node declares it")
 	r.checkEmpty(t)
 	r.startOwned(t, state, "restore", saved)
-	r.Must(t, "destroy", "vm-1")
+	r.Destroy(t, "vm-1")
 
 	r.Must(t, "define", definition)
 	r.startOwned(t, state, "start", "vm-1")
@@ -65,7 +65,7 @@ func TestRestoreThroughTheGate(t *testing.T) {
 	if kept != "" || err != nil {
 		t.Errorf("the start used no saved memory: %q, %v", kept, err)
 	}
-	r.Must(t, "destroy", "vm-1")
+	r.Destroy(t, "vm-1")
 }
 
 // The gate decides about a domain that migrates in. After a refusal it runs on at its source.
@@ -104,7 +104,7 @@ func TestMigrationThroughTheGate(t *testing.T) {
 	if again := target.running(t); again.PID != arrived.PID {
 		t.Errorf("the target runs %+v after libvirt's restart, want %+v", again, arrived)
 	}
-	target.Must(t, "destroy", "vm-1")
+	target.Destroy(t, "vm-1")
 }
 
 // killGateAt makes the installed hook kill itself at the operation that the returned file names.
@@ -144,12 +144,12 @@ func TestKilledGate(t *testing.T) {
 		r.checkEmpty(t)
 		killAt("")
 		r.startOwned(t, state, create...)
-		r.Must(t, "destroy", "vm-1")
+		r.Destroy(t, "vm-1")
 	}
 	for _, at := range []string{"stopped", "release"} {
 		vm := r.startOwned(t, state, create...)
 		killAt(at)
-		r.Must(t, "destroy", "vm-1")
+		r.Destroy(t, "vm-1")
 		r.checkEmpty(t)
 		if args := argsOf(vm.PID); args != nil {
 			t.Errorf("a hook killed at %s leaves process %q", at, args)
@@ -165,5 +165,5 @@ func TestKilledGate(t *testing.T) {
 	})
 	killAt("")
 	r.startOwned(t, state, create...)
-	r.Must(t, "destroy", "vm-1")
+	r.Destroy(t, "vm-1")
 }

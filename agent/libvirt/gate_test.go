@@ -139,7 +139,7 @@ func TestRealStartGate(t *testing.T) {
 	if !running[0].RunBy(argsOf(running[0].PID)) {
 		t.Errorf("%+v does not run after libvirt's restart", running[0])
 	}
-	r.Must(t, "destroy", "vm-1")
+	r.Destroy(t, "vm-1")
 	r.refused(t, "gate.json is missing")
 }
 
@@ -155,7 +155,7 @@ func TestRealOwner(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Owner != want {
 		t.Errorf("records %+v, %v, want owner %+v", all, err, want)
 	}
-	r.Must(t, "destroy", "vm-1")
+	r.Destroy(t, "vm-1")
 }
 
 // Domains without a required owner start in any case, also before the agent's first start.
@@ -164,7 +164,7 @@ func TestStartGateIgnoresOtherDomains(t *testing.T) {
 	other := strings.ReplaceAll(realDomain, "vm-1", "db")
 	write(t, r.Home, "db.xml", []byte(other))
 	r.Must(t, "create", filepath.Join(r.Home, "db.xml"))
-	r.Must(t, "destroy", "db")
+	r.Destroy(t, "db")
 }
 
 // A removed hook needs no restart of libvirt.
@@ -175,7 +175,7 @@ func TestRemovedStartGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Must(t, "create", filepath.Join(r.Home, "vm.xml"))
-	r.Must(t, "destroy", "vm-1")
+	r.Destroy(t, "vm-1")
 }
 
 // The probe proves a gate that works, and starts nowhere.

@@ -41,7 +41,7 @@ func TestRealLibvirt(t *testing.T) {
 	if err := r.Shutdown(t.Context(), d.UUID, meant); err != nil {
 		t.Error(err)
 	}
-	r.Must(t, "destroy", "vm-1")
+	r.Destroy(t, "vm-1")
 	await(t, counts, 0)
 	if err := r.Shutdown(t.Context(), d.UUID, meant); !errors.Is(err, ErrNoDomain) {
 		t.Errorf("shutdown of an absent domain: %v", err)

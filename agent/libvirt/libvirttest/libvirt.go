@@ -210,3 +210,13 @@ func (l *Libvirt) Must(t testing.TB, args ...string) {
 		t.Fatal(err)
 	}
 }
+
+// Destroy ends a domain. libvirt's answer may be that there is none, if it notices the end of the
+// process before.
+func (l *Libvirt) Destroy(t testing.TB, domain string) {
+	t.Helper()
+	err := l.Virsh(t, "destroy", domain)
+	if err != nil && !strings.Contains(err.Error(), "Domain not found") {
+		t.Fatal(err)
+	}
+}
