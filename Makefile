@@ -277,6 +277,13 @@ bench: ## benchmarks; BASE=FILE compares with an earlier bench.txt, RESULT=FILE 
 		MOORING_OWN_SAMPLES="$$MOORING_ARTEFACTS"/own-resize.json \
 		go test -run='^$$' -bench=Resize -benchtime=1x ./shim/coordinator
 	bin/bench own-resize --samples="$$MOORING_ARTEFACTS"/own-resize.json --result="$(RESULT)"
+	rm -f "$$MOORING_ARTEFACTS"/start-gate.json
+	. hack/env.sh && MOORING_START_SAMPLES="$$MOORING_ARTEFACTS"/start-gate.json \
+		go test -run='^$$' -bench=Start -benchtime=$(if $(QUICK),2x,60x) ./cmd/mooring-hook
+	@if [[ -e "$$MOORING_ARTEFACTS"/start-gate.json ]]; then \
+			bin/bench start-gate --samples="$$MOORING_ARTEFACTS"/start-gate.json \
+				--result="$(RESULT)"; \
+		else echo 'skipped the start gate: it needs libvirtd and QEMU'; fi
 	@if [[ -e "$$MOORING_ARTEFACTS"/resize.json ]]; then \
 			bin/bench resize --samples="$$MOORING_ARTEFACTS"/resize.json --result="$(RESULT)"; \
 		else echo 'skipped the resizes: they need libvirtd and QEMU'; fi

@@ -32,7 +32,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(machineCommand(), nodeCommand(), quotaCommand(), resizeCommand(),
-		ownResizeCommand(), renderCommand(), pluginCommand(), agentCommand(), launchersCommand(),
+		ownResizeCommand(), startGateCommand(), renderCommand(), pluginCommand(), agentCommand(), launchersCommand(),
 		describeCommand(), forkerCommand(), vmCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
