@@ -45,7 +45,6 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 			p.report(registry.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
 		}
 	}
-	p.prepareDir(pod)
 	return nil
 }
 

@@ -47,16 +47,13 @@ func TestRoundTrips(t *testing.T) {
 	}
 	for _, c := range candidates() {
 		for _, w := range workloads() {
-			for _, step := range []string{runPodSandbox, createContainer} {
-				name := cell(c, step+", "+w.name)
-				if n := len(found[name]); n != rounds {
-					t.Errorf("%s: %d measurements, want %d", name, n, rounds)
-				}
+			if n := len(found[cell(c, w.name)]); n != rounds {
+				t.Errorf("%s: %d measurements, want %d", cell(c, w.name), n, rounds)
 			}
 		}
 	}
-	if rows := roundTripRows(found); len(rows) != 2*len(candidates())*len(workloads()) {
-		t.Errorf("%d rows, want two for each", len(rows))
+	if rows := roundTripRows(found); len(rows) != len(candidates())*len(workloads()) {
+		t.Errorf("%d rows, want one for each", len(rows))
 	}
 }
 

@@ -29,9 +29,6 @@ func (emptyPlugin) CreateContainer(context.Context, *nri.PodSandbox, *nri.Contai
 	return nil, nil, nil
 }
 
-// RunPodSandbox does nothing.
-func (emptyPlugin) RunPodSandbox(context.Context, *nri.PodSandbox) error { return nil }
-
 // StopPodSandbox does nothing.
 func (emptyPlugin) StopPodSandbox(context.Context, *nri.PodSandbox) error { return nil }
 

@@ -23,7 +23,7 @@ const handlerFunction = "plugin.(*Plugin).CreateContainer"
 
 func parts() []part {
 	return []part{
-		{"pod directory: the check of that from RunPodSandbox", "lifecycle/poddir.(*Dirs)"},
+		{"pod directory: a dozen system calls", "lifecycle/poddir.(*Dirs)"},
 		{"registry: the node's memory-lock account, adding the launcher", "lifecycle/registry.(*Registry)"},
 		{"decision: annotations, memory lock, policy", "decide.Container"},
 		{"answer: rlimit, cgroup settings, mounts", "plugin.adjustment"},
@@ -107,9 +107,6 @@ func (m *mooringParts) handle(
 }
 
 func (m *mooringParts) handleOne(ctx context.Context, l member) (time.Duration, error) {
-	if err := m.RunPodSandbox(ctx, l.pod); err != nil {
-		return 0, err
-	}
 	began := time.Now()
 	_, _, err := m.CreateContainer(ctx, l.pod, l.ctr)
 	return time.Since(began), err

@@ -11,12 +11,6 @@ import (
 // knownLaunchers is the number of launchers on the node during the measurement.
 const knownLaunchers = 1000
 
-// The measured requests.
-const (
-	runPodSandbox   = "RunPodSandbox"
-	createContainer = "CreateContainer"
-)
-
 // samples are measurements in seconds by name. Equal indexes belong to the same round.
 type samples map[string][]float64
 
@@ -25,9 +19,9 @@ func (s samples) add(name string, took time.Duration) { s[name] = append(s[name]
 // cell returns the name of a candidate's measurements with a workload.
 func cell(candidate, workload string) string { return candidate + ", " + workload }
 
-// roundTrips measures the time from a runtime's requests to the answers: RunPodSandbox, then
-// CreateContainer. Each round sends a request to every candidate once for every workload, in random
-// order. So disturbances of the machine affect all alike. Every pod is new.
+// roundTrips measures the time from a runtime's CreateContainer to the answer. Each round calls
+// every candidate once for every workload, in random order. So disturbances of the machine affect
+// all alike. Every pod is new.
 func roundTrips(ctx context.Context, rounds int) (_ samples, err error) {
 	all, err := startCandidates(ctx)
 	defer func() { err = errors.Join(err, closeAll(all)) }()
@@ -88,20 +82,15 @@ func runRound(ctx context.Context, all []*candidate, number int, keep samples) e
 			requests = append(requests, request{c, w.name, w.container(number + i)})
 		}
 	}
-	for _, step := range []struct {
-		name    string
-		measure func(request, context.Context) (time.Duration, error)
-	}{{runPodSandbox, request.measureSandbox}, {createContainer, request.measure}} {
-		rand.Shuffle(len(requests), func(i, j int) {
-			requests[i], requests[j] = requests[j], requests[i]
-		})
-		for _, a := range requests {
-			took, err := step.measure(a, ctx)
-			if err != nil {
-				return err
-			}
-			keep.add(cell(a.name, step.name+", "+a.workload), took)
+	rand.Shuffle(len(requests), func(i, j int) {
+		requests[i], requests[j] = requests[j], requests[i]
+	})
+	for _, a := range requests {
+		took, err := a.measure(ctx)
+		if err != nil {
+			return err
 		}
+		keep.add(cell(a.name, a.workload), took)
 	}
 	for _, a := range requests {
 		if err := a.remove(ctx, a.member); err != nil {
@@ -115,17 +104,6 @@ type request struct {
 	*candidate
 	workload string
 	member   member
-}
-
-// measureSandbox reports the pod to the plugin.
-func (a request) measureSandbox(ctx context.Context) (time.Duration, error) {
-	began := time.Now()
-	err := a.runSandbox(ctx, a.member)
-	took := time.Since(began)
-	if err != nil {
-		return 0, fmt.Errorf("plugin %s, pod of a %s: %w", a.name, a.workload, err)
-	}
-	return took, nil
 }
 
 // measure calls the plugin and checks its answer.

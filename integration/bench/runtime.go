@@ -89,11 +89,6 @@ func update(context.Context, []*nri.ContainerUpdate) ([]*nri.ContainerUpdate, er
 	return nil, nil
 }
 
-// runSandbox reports a new pod to the plugin.
-func (r *runtime) runSandbox(ctx context.Context, m member) error {
-	return r.RunPodSandbox(ctx, &nri.RunPodSandboxRequest{Pod: m.pod})
-}
-
 // create calls the plugin for a new container.
 func (r *runtime) create(ctx context.Context, m member) (*nri.ContainerAdjustment, error) {
 	reply, err := r.CreateContainer(ctx, &nri.CreateContainerRequest{Pod: m.pod, Container: m.ctr})

@@ -66,27 +66,19 @@ func publishOf(t tables, where report.Machine, file string) error {
 
 func roundTripRows(s samples) []report.Row {
 	var rows []report.Row
-	for _, step := range []string{createContainer, runPodSandbox} {
-		for _, w := range workloads() {
-			rows = append(rows, requestRows(s, step+", "+w.name)...)
+	for _, w := range workloads() {
+		base := s[cell(empty, w.name)]
+		for _, name := range candidates() {
+			row := summaryRow("CreateContainer, "+w.name, name, s[cell(name, w.name)])
+			if name != empty {
+				compare(&row, s[cell(name, w.name)], base)
+			}
+			if name == mooring {
+				row.Goals = []report.Goal{{Of: report.Ratio, Most: mostRoundTrip},
+					{Of: report.P99Ratio, Most: mostRoundTripP99}}
+			}
+			rows = append(rows, row)
 		}
-	}
-	return rows
-}
-
-func requestRows(s samples, request string) []report.Row {
-	var rows []report.Row
-	base := s[cell(empty, request)]
-	for _, name := range candidates() {
-		row := summaryRow(request, name, s[cell(name, request)])
-		if name != empty {
-			compare(&row, s[cell(name, request)], base)
-		}
-		if name == mooring && strings.HasPrefix(request, createContainer) {
-			row.Goals = []report.Goal{{Of: report.Ratio, Most: mostRoundTrip},
-				{Of: report.P99Ratio, Most: mostRoundTripP99}}
-		}
-		rows = append(rows, row)
 	}
 	return rows
 }

@@ -34,17 +34,3 @@ func BenchmarkPodDirs(b *testing.B) {
 		b.StartTimer()
 	}
 }
-
-// The cost of finding the directory that RunPodSandbox has created.
-func BenchmarkPodDirsComplete(b *testing.B) {
-	dirs, err := poddir.Open(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer dirs.Close()
-	for b.Loop() {
-		if _, err := dirs.Create("uid"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -19,9 +19,6 @@ const (
 	hookFile = "hook"  // <uid>/hook: mount point of the hook program
 )
 
-// dirMode is the mode of a pod's directory and of the directory in it.
-const dirMode = 0o755
-
 // podUID matches UIDs of the API server and of kubelet (static pods): a UUID or a hash. The UID is
 // the name of the directory.
 var podUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
@@ -105,17 +102,13 @@ func (d *Dirs) Dir(uid string) Dir {
 }
 
 // Create creates the directory of a pod. An existing directory keeps its times; Create resets its
-// modes and adds missing files. It replaces a directory with another layout. For a complete
-// directory it makes five short system calls, so a caller can create the directory in advance.
+// modes and adds missing files. It replaces a directory with another layout.
 func (d *Dirs) Create(uid string) (Dir, error) {
 	if err := checkUID(uid); err != nil {
 		return Dir{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.complete(uid) {
-		return d.Dir(uid), nil
-	}
 	err := d.ensure(uid)
 	if isForeign(err) {
 		if err = d.discard(uid); err == nil {
@@ -135,31 +128,9 @@ func (d *Dirs) changed(uid string) {
 	d.sockets.add(uid)
 }
 
-// complete reports whether the directory exists as ensure makes it. Only root can write to the
-// directories above, so no name changes its meaning in between. The caller holds the lock.
-func (d *Dirs) complete(uid string) bool {
-	for _, file := range []struct {
-		name string
-		mode uint32
-	}{
-		{uid, unix.S_IFDIR | dirMode},
-		{uid + "/" + hookFile, unix.S_IFREG | mountPointMode},
-		{uid + "/" + touchDir, unix.S_IFDIR | dirMode},
-		{uid + "/" + touchDir + "/" + heartbeatFile, unix.S_IFIFO | touchableMode},
-		{uid + "/" + touchDir + "/" + stopFile, unix.S_IFIFO | touchableMode},
-	} {
-		var st unix.Stat_t
-		err := unix.Fstatat(d.pods, file.name, &st, unix.AT_SYMLINK_NOFOLLOW)
-		if err != nil || st.Mode != file.mode {
-			return false
-		}
-	}
-	return true
-}
-
 // ensure creates or repairs the directory. The caller holds the lock.
 func (d *Dirs) ensure(uid string) error {
-	dir, err := ensureDir(d.pods, uid, dirMode)
+	dir, err := ensureDir(d.pods, uid, 0o755)
 	if err != nil {
 		return err
 	}
@@ -167,7 +138,7 @@ func (d *Dirs) ensure(uid string) error {
 	if err := ensureMountPoint(dir, hookFile); err != nil {
 		return err
 	}
-	touch, err := ensureDir(dir, touchDir, dirMode)
+	touch, err := ensureDir(dir, touchDir, 0o755)
 	if err != nil {
 		return err
 	}
