@@ -15,6 +15,7 @@ import (
 // server refuses the patch, the status says so. If the patch lowers a memory limit, step tries
 // another one that keeps the limit.
 func (r *Reconciler) step(ctx context.Context, in Input) (Decision, error) {
+	r.markResized(ctx, in)
 	d, err := Decide(in)
 	if err != nil {
 		return d, err
@@ -40,10 +41,10 @@ func (r *Reconciler) step(ctx context.Context, in Input) (Decision, error) {
 
 // apply marks the instance and patches the pod, except in mode observe.
 func (r *Reconciler) apply(ctx context.Context, in Input, d Decision) error {
-	if r.Options.Observe {
+	if r.Options.Observe || d.Resources == nil && len(d.Annotations) == 0 {
 		return nil
 	}
-	if err := r.mark(ctx, in, d); err != nil {
+	if err := r.mark(ctx, in); err != nil {
 		return err
 	}
 	switch {

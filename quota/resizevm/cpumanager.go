@@ -13,15 +13,15 @@ import (
 // pinsCPUs reports whether kubelet would refuse other CPU resources: the pod is Guaranteed, and the
 // node has a static CPU manager. KubeVirt labels these nodes.
 func (d *decision) pinsCPUs() bool {
-	return d.StaticCPUs && d.guaranteed() &&
-		(ofVCPUs.rises(d.accepted, d.sized) || ofVCPUs.falls(d.accepted, d.sized))
+	falls := d.desired.VCPUs != 0 && ofVCPUs.falls(d.accepted, d.sized)
+	return d.StaticCPUs && d.guaranteed() && (falls || ofVCPUs.rises(d.accepted, d.sized))
 }
 
-// readStaticCPUs reads from the API server whether a node of a Guaranteed launcher has a static CPU
-// manager. For other launchers the CPU manager does not matter.
+// readStaticCPUs reads from the API server whether a node of a live Guaranteed launcher has a static
+// CPU manager. For other launchers the CPU manager does not matter.
 func (r *Reconciler) readStaticCPUs(ctx context.Context, in *Input) error {
 	for _, pod := range in.Pods {
-		if pod.Spec.NodeName == "" || pod.Status.QOSClass != corev1.PodQOSGuaranteed {
+		if !isLive(pod) || pod.Spec.NodeName == "" || pod.Status.QOSClass != corev1.PodQOSGuaranteed {
 			continue
 		}
 		node := &metav1.PartialObjectMetadata{}

@@ -51,6 +51,24 @@ func TestStaticCPUManager(t *testing.T) {
 	}
 }
 
+// A migration's target has KubeVirt's CPUs again, more than the VM was given. They stay beside a
+// static CPU manager, and memory grows.
+func TestMemoryBesideMoreCPUs(t *testing.T) {
+	w := newWorld(shapes()["guaranteed"])
+	rendered := *w.resources().DeepCopy()
+	w.ask(api.VCPUsKey, "1")
+	if status := w.settle(t); status.Reason != api.ResizeDone {
+		t.Fatalf("status %+v", status)
+	}
+	*w.resources() = rendered
+	w.accept()
+	w.staticCPUs = true
+	w.ask(api.ResizeMemoryKey, "2Gi")
+	if status := w.settle(t); status.Reason != api.ResizeDone {
+		t.Errorf("status %+v, want %s", status, api.ResizeDone)
+	}
+}
+
 // KubeVirt's labels of the node decide. The node of a Burstable pod is not read.
 func TestReadsCPUManager(t *testing.T) {
 	for label, static := range map[string]bool{
@@ -65,14 +83,18 @@ func TestReadsCPUManager(t *testing.T) {
 			if err := p.api.Create(t.Context(), node); err != nil {
 				t.Fatal(err)
 			}
-			for class, want := range map[corev1.PodQOSClass]bool{
-				corev1.PodQOSGuaranteed: static, corev1.PodQOSBurstable: false,
+			for status, want := range map[string]bool{
+				"Guaranteed Running": static, "Burstable Running": false,
+				"Guaranteed Succeeded": false, "Guaranteed Failed": false,
 			} {
-				p.pod.Spec.NodeName, p.pod.Status.QOSClass = "node", class
+				class, phase, _ := strings.Cut(status, " ")
+				p.pod.Spec.NodeName = "node"
+				p.pod.Status.QOSClass = corev1.PodQOSClass(class)
+				p.pod.Status.Phase = corev1.PodPhase(phase)
 				in := Input{Pods: []*corev1.Pod{p.pod}}
 				if err := p.sut.readStaticCPUs(t.Context(), &in); err != nil ||
 					in.StaticCPUs != want {
-					t.Errorf("%s: %t, %v, want %t", class, in.StaticCPUs, err, want)
+					t.Errorf("%s: %t, %v, want %t", status, in.StaticCPUs, err, want)
 				}
 			}
 		})

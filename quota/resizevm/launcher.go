@@ -23,8 +23,7 @@ func (d *decision) findLauncher() (api.ResizeReason, string) {
 	}
 	var live []*corev1.Pod
 	for _, pod := range d.Pods {
-		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
-			pod.Status.Phase != corev1.PodFailed {
+		if isLive(pod) {
 			live = append(live, pod)
 		}
 	}
@@ -36,6 +35,12 @@ func (d *decision) findLauncher() (api.ResizeReason, string) {
 		return api.ResizeNotRunning, later
 	}
 	return d.setLauncher(live[0])
+}
+
+// isLive reports whether a pod has neither ended nor been deleted. KubeVirt keeps ended launchers.
+func isLive(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+		pod.Status.Phase != corev1.PodFailed
 }
 
 func (d *decision) setLauncher(pod *corev1.Pod) (api.ResizeReason, string) {

@@ -13,11 +13,9 @@ import (
 
 // mark labels the instance of a VM before its launcher gets a size. KubeVirt copies the label to
 // migration targets, so the API server refuses a target of another size while the controller is
-// away. mark also labels instances resized earlier. The label stays until the instance ends.
-func (r *Reconciler) mark(ctx context.Context, in Input, d Decision) error {
-	patched := d.Resources != nil || len(d.Annotations) > 0
-	if in.VMI == nil || in.VMI.Labels[api.ResizedLabel] == "true" ||
-		!patched && !slices.ContainsFunc(in.Pods, isSizedPod) {
+// away. The label stays until the instance ends.
+func (r *Reconciler) mark(ctx context.Context, in Input) error {
+	if in.VMI == nil || in.VMI.Labels[api.ResizedLabel] == "true" {
 		return nil
 	}
 	patch := rawPatch(types.MergePatchType, map[string]any{"metadata": map[string]any{
@@ -27,4 +25,15 @@ func (r *Reconciler) mark(ctx context.Context, in Input, d Decision) error {
 			in.VMI.Namespace, in.VMI.Name, err))
 	}
 	return nil
+}
+
+// markResized labels the instance of a VM that was resized earlier. A failure only leaves the label
+// to the next comparison.
+func (r *Reconciler) markResized(ctx context.Context, in Input) {
+	if r.Options.Observe || !slices.ContainsFunc(in.Pods, isSizedPod) {
+		return
+	}
+	if err := r.mark(ctx, in); err != nil {
+		r.Logger.Warn("a resized VM has no label", "error", err)
+	}
 }

@@ -1,6 +1,7 @@
 package resizevm
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/quota"
 )
 
 // marked reports whether the VM's instance has the label.
@@ -54,6 +56,41 @@ func TestMarkIsRestored(t *testing.T) {
 	p := newPlane(t, false)
 	p.annotate(t, api.ResizeMemoryKey, "4Gi")
 	p.steps(t, 5)
+	unmark(t, p)
+	p.steps(t, 1)
+	if !p.marked(t) {
+		t.Error("the instance has no label")
+	}
+}
+
+// TestUnmarkedVMAtRest: a refused label of a VM resized earlier leaves its status. Unreadable quotas
+// do not keep the label away.
+func TestUnmarkedVMAtRest(t *testing.T) {
+	p := newPlane(t, false)
+	p.annotate(t, api.ResizeMemoryKey, "4Gi")
+	p.steps(t, 5)
+	before := p.status(t)
+	unmark(t, p)
+	p.refuseVMI = apierrors.NewForbidden(schema.GroupResource{
+		Resource: "virtualmachineinstances"}, "db", errors.New("a webhook refuses"))
+	p.steps(t, 1)
+	if after := p.status(t); after.Reason != before.Reason || p.marked(t) {
+		t.Errorf("status %+v after a refused label, marked: %t, want %+v", after, p.marked(t),
+			before)
+	}
+	p.refuseVMI = nil
+	p.sut.Snapshot = func(context.Context, string) (quota.Snapshot, error) {
+		return quota.Snapshot{}, errors.New("no answer")
+	}
+	p.annotate(t, api.ResizeMemoryKey, "6Gi")
+	if err := p.step(t); err == nil || !p.marked(t) {
+		t.Errorf("with unreadable quotas: %v, marked: %t", err, p.marked(t))
+	}
+}
+
+// unmark removes the label of the VM's instance.
+func unmark(t *testing.T, p *plane) {
+	t.Helper()
 	vmi := &kubevirtv1.VirtualMachineInstance{}
 	if err := p.api.Get(t.Context(), client.ObjectKeyFromObject(p.vmi), vmi); err != nil {
 		t.Fatal(err)
@@ -61,10 +98,6 @@ func TestMarkIsRestored(t *testing.T) {
 	delete(vmi.Labels, api.ResizedLabel)
 	if err := p.api.Update(t.Context(), vmi); err != nil {
 		t.Fatal(err)
-	}
-	p.steps(t, 1)
-	if !p.marked(t) {
-		t.Error("the instance has no label")
 	}
 }
 

@@ -41,6 +41,11 @@ func (m *mutation) findSize() error {
 		return nil
 	}
 	sources := m.sources()
+	if len(sources) == 0 && m.Pod.Labels[api.ResizedLabel] == "true" &&
+		m.VMI.Status.NodeName != "" {
+		return &Refusal{"mooring: the VM was resized in place, and no launcher that runs it has " +
+			"its size; try again"}
+	}
 	if len(sources) == 1 {
 		m.size = sizeOf(sources[0], m.name)
 		return nil

@@ -303,6 +303,22 @@ func TestUnknownSource(t *testing.T) {
 	}
 }
 
+// The only source of a resized VM is about to end. A target from another cluster has no source, and
+// no node.
+func TestResizedTargetWithoutASource(t *testing.T) {
+	for node, refused := range map[string]bool{"node-1": true, "": false} {
+		in := input(marked(newTarget(nil)), newVMI())
+		in.VMI.Status.NodeName = node
+		ending := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))
+		ending.DeletionTimestamp, ending.Spec.NodeName = &metav1.Time{}, node
+		in.Launchers = []corev1.Pod{ending}
+		_, err := Mutate(in)
+		if _, ok := errors.AsType[*Refusal](err); ok != refused {
+			t.Errorf("node %q: got %v, want a refusal: %t", node, err, refused)
+		}
+	}
+}
+
 // A launcher that is no target ignores other pods.
 func TestNoTarget(t *testing.T) {
 	in := input(newPod(nil), newVMI())
