@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func TestGetStarted(t *testing.T) {
 	out := shell.run(t, blocks[1]) // run a VM
 	c.get(t, vmi)
 	qemu := c.on(t, vmi.Status.NodeName).qemu(t, vmi)
-	if !strings.Contains(out, qemu) {
+	if !slices.Contains(strings.Fields(out), qemu) {
 		t.Errorf("no VM process %s in the output:\n%s", qemu, out)
 	}
 	source := c.launcher(t, vmi)

@@ -126,6 +126,13 @@ func (s *lockScan) scanNew(g *Guard, cgroup string) (fresh int, err error) {
 	for p := range s.vms { // some are outside of the container
 		procs = append(procs, p)
 	}
+	// The first process is raised last: until then it shows to a new agent, too, that others may
+	// lack the limit.
+	isFirst := func(p host.Process) bool { return p.PID == s.launcher }
+	if at := slices.IndexFunc(procs, isFirst); at >= 0 {
+		first := procs[at]
+		procs = append(slices.Delete(procs, at, at+1), first)
+	}
 	for _, p := range procs {
 		p = p.ID()
 		if s.known[p] {

@@ -89,6 +89,24 @@ func TestGuardRemembersMissingLimit(t *testing.T) {
 	}
 }
 
+// The first process is raised last. If the agent ends before, the next one finds what is missing.
+func TestGuardRaisesTheFirstProcessLast(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		var raised []int
+		b.kernel.BeforeSet = func(p host.Process) error {
+			raised = append(raised, p.PID)
+			return nil
+		}
+		for pid := 100; pid < 103; pid++ {
+			b.kernel.Start(pid, cgroup, same(65536))
+		}
+		b.check(t)
+		if len(raised) != 3 || raised[2] != 100 {
+			t.Errorf("raised %v, want 100 last of three", raised)
+		}
+	})
+}
+
 // A VM process lacked its limit, and the first process never did. The guard leaves the lower limit
 // of another child, which was set on purpose, as virt-handler sets that of virtqemud.
 func TestGuardKeepsLoweredLimitBesideAVM(t *testing.T) {

@@ -89,6 +89,29 @@ func TestDomainOfALauncherThatNeverStarted(t *testing.T) {
 	})
 }
 
+// A launcher is a zombie when the supervisor hears of its start. Its VM, started in its life, ends.
+func TestDomainOfAZombieLauncher(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		cgroup := "/kubepods/pod-zombie/id-zombie"
+		r.kernel.Write(cgroup, "cgroup.type", "domain\n")
+		l := r.registerCreated("zombie")
+		if err := r.Register(l, cgroup); err != nil {
+			t.Fatal(err)
+		}
+		process := r.startProcess(cgroup)
+		vm := r.forkDomain()
+		r.kernel.ExitUnreaped(process.PID)
+		r.config.Registry.SetState(l.Container.ID, agentapi.StateRunning, process.PID)
+		l, _ = r.config.Registry.Find(l.Container.ID)
+		r.LauncherStarted(l)
+		r.advance(0)
+		r.recordDomain(vm)
+		r.executeEmulator(vm)
+		r.advance(gracePeriod + 2*termPeriod)
+		r.expectSignals(vm, "TERM")
+	})
+}
+
 // Two launchers of the domain end, and the runtime still shows both as running. libvirt records the
 // domain after that. No living launcher has the VM, so it ends, and the earlier launcher has it.
 func TestDomainOfTwoEndedLaunchers(t *testing.T) {

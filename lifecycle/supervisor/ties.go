@@ -108,6 +108,9 @@ func (s *Supervisor) setLauncherProcess(ctx context.Context, l registry.Launcher
 	}
 	switch {
 	case errors.Is(err, host.ErrGone):
+		if cgroup != "" { // p is the launcher, has ended since, and may have left a VM
+			s.step(t, tie.LauncherStarted{Process: p})
+		}
 		s.step(t, tie.LauncherEnded{Proof: err.Error()})
 	case err != nil:
 		s.logger(t).Warn("the agent cannot watch a launcher; it retries", "error", err)
