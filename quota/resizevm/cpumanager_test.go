@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api"
 )
@@ -98,6 +99,26 @@ func TestReadsCPUManager(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The reconciler reads the node before each step.
+func TestReconcilesWithCPUManager(t *testing.T) {
+	p := newPlaneOf(t, "guaranteed", false)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "static",
+		Labels: map[string]string{kubevirtv1.CPUManager: "true"}}}
+	if err := p.api.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	p.pod.Spec.NodeName, p.pod.Status.QOSClass = node.Name, corev1.PodQOSGuaranteed
+	if err := p.api.Update(t.Context(), p.pod); err != nil {
+		t.Fatal(err)
+	}
+	p.annotate(t, api.VCPUsKey, "4")
+	p.reconcile(t)
+	if s := p.status(t); s.Reason != api.ResizeRefused ||
+		!strings.Contains(s.Message, "static CPU manager") {
+		t.Errorf("status %+v", s)
 	}
 }
 

@@ -43,6 +43,12 @@ type plane struct {
 
 func newPlane(t *testing.T, observe bool) *plane {
 	t.Helper()
+	return newPlaneOf(t, "burstable", observe)
+}
+
+// newPlaneOf returns a plane with a launcher of a shape.
+func newPlaneOf(t *testing.T, shape string, observe bool) *plane {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme,
 		kubevirtv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -50,7 +56,7 @@ func newPlane(t *testing.T, observe bool) *plane {
 			t.Fatal(err)
 		}
 	}
-	p := &plane{world: newWorld(shapes()["burstable"]), events: events.NewFakeRecorder(100)}
+	p := &plane{world: newWorld(shapes()[shape]), events: events.NewFakeRecorder(100)}
 	p.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(p.vm, p.vmi, p.pod,
 		&v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "node"}}).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: p.patch, SubResourcePatch: p.resize}).Build()
