@@ -18,11 +18,9 @@ var pages embed.FS
 // templateSuffix ends the file name of a page's template.
 const templateSuffix = ".tmpl"
 
-// Pages renders the pages of all tables, by file name. Each table of a page must exist, except in a
-// section that asks for it by "has".
+// Pages renders the pages of all tables, by file name. Each table of a page must exist.
 func (r Result) Pages() (map[string]string, error) {
 	functions := template.FuncMap{
-		"has":      r.has,
 		"table":    r.markdown,
 		"goals":    r.markdownGoals,
 		"measured": r.measured,
@@ -44,11 +42,6 @@ func (r Result) Pages() (map[string]string, error) {
 		rendered[name] = out.String()
 	}
 	return rendered, nil
-}
-
-func (r Result) has(name string) bool {
-	_, ok := r.Tables[name]
-	return ok
 }
 
 func (r Result) table(name string) (Table, error) {
