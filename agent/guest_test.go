@@ -40,8 +40,8 @@ type nodeGuest struct {
 	console string // file
 }
 
-// startGuest starts an agent, a launcher that declares the domain, and the domain. It skips the test
-// on the throw-away node, whose guests are emulated twice and take minutes to boot.
+// startGuest starts an agent, a launcher that declares the domain, and the domain. It skips the
+// test on the throw-away node: there guests are emulated twice and take minutes to boot.
 func startGuest(t *testing.T, gracePeriod, option string) *nodeGuest {
 	t.Helper()
 	kernel, err := guest.Kernel()

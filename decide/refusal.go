@@ -88,7 +88,7 @@ func sumOf(lock memlock.Result) string {
 	return " (" + strings.Join(all, " + ") + ")"
 }
 
-// lockAnnotations lists the annotations that request the lock, or that may raise it.
+// lockAnnotations lists the annotations that request the lock or may raise it.
 func (d *decider) lockAnnotations() string {
 	var all []string
 	for _, base := range []string{api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey,

@@ -154,7 +154,7 @@ func (c *cluster) awaitAgain(t *testing.T, vmi *kubevirtv1.VirtualMachineInstanc
 	})
 }
 
-// cutOff keeps the node's own connections from the API server: those of kubelet and of its pods.
+// cutOff keeps the node's own connections, of kubelet and of its pods, from the API server.
 // It drops both directions, because the events of a watch go on without an answer. The result ends
 // this, at the latest when t ends.
 func (c *cluster) cutOff(t *testing.T) (reconnect func()) {

@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/bench/stats"
 )
 
-// settled is the time until a new agent has nothing left to do.
+// settled is the time until a new agent is idle.
 const settled = 30 * time.Second
 
 // envFigures names the variable with the number of pairs for TestBootFigures.

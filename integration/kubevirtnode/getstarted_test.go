@@ -22,7 +22,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/kube"
 )
 
-// page is the page whose commands TestGetStarted runs.
+// page has the commands that TestGetStarted runs.
 const page = "docs/get-started/kubevirt.md"
 
 // mostCommands is the largest number of lines with commands on the page.

@@ -12,8 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// TestPreStop deletes a VM whose launcher has Mooring's preStop hook. The hook returns when the VM
-// has ended.
+// TestPreStop deletes a VM with Mooring's preStop hook. The hook returns when the VM has ended.
 func TestPreStop(t *testing.T) {
 	c := start(t)
 	c.requireMooring(t)

@@ -126,8 +126,8 @@ func (s *lockScan) scanNew(g *Guard, cgroup string) (fresh int, err error) {
 	for p := range s.vms { // some are outside of the container
 		procs = append(procs, p)
 	}
-	// The first process is raised last: until then it shows to a new agent, too, that others may
-	// lack the limit.
+	// The first process is raised last. Until then an agent started meanwhile also finds the missing
+	// limit.
 	isFirst := func(p host.Process) bool { return p.PID == s.launcher }
 	if at := slices.IndexFunc(procs, isFirst); at >= 0 {
 		first := procs[at]
@@ -259,7 +259,7 @@ func (s *lockScan) message() string {
 		s.outcome(s.failed)
 }
 
-// summary leaves out values that change between checks, so that equal Events are counted as one.
+// summary leaves out values of a single check. Equal Events are counted as one.
 func (s *lockScan) summary() string {
 	why := s.failed
 	if errno, ok := errors.AsType[syscall.Errno](s.failed); ok {

@@ -24,8 +24,8 @@ func (r *Registry) HasLiveClaimant(is func(domain string) bool, podUID string) b
 	return false
 }
 
-// ClaimantWith is Claimant plus the launchers in the runtime's list of that generation that the
-// registry lacks.
+// ClaimantWith is Claimant with the launchers of the runtime's list, too. The list is of the
+// generation since, and the registry may lack some of them.
 func (r *Registry) ClaimantWith(listed []Launcher, since Generation, is func(domain string) bool,
 	podUID string) (
 	pod agentapi.PodRef, ok bool,

@@ -38,7 +38,7 @@ func TestEndIsFoundAtTheDeadline(t *testing.T) {
 	})
 }
 
-// lateEnds is a node whose handles notify of an end a second late.
+// lateEnds is a node with handles that notify of an end a second late.
 type lateEnds struct{ supervisor.Processes }
 
 func (l lateEnds) OpenHandle(p host.Process, ended func()) (host.Handle, error) {

@@ -117,10 +117,10 @@ func (s *Supervisor) launcherOf(d tie.Domain, p host.Process) (
 	return launcher, nil, late
 }
 
-// formerLauncherOf returns the ended launcher in whose life the process started, and the earliest of
-// several. Otherwise it returns in late the last launcher that had ended before. The claim of
-// another launcher that has not ended excludes both. An unobserved end waits for the runtime's list,
-// which has all claims.
+// formerLauncherOf returns the ended launcher in whose life the process started, and the earliest
+// of several. Otherwise it returns in late the last launcher that had ended before. The claim of
+// another launcher that has not ended excludes both. An unobserved end waits for the runtime's
+// list, which has all claims.
 func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (launcher, late *managedTie) {
 	for t := range s.withFormer() {
 		switch {
@@ -149,8 +149,8 @@ func (s *Supervisor) claimedElsewhere(t *managedTie, d tie.Domain) bool {
 	return ok
 }
 
-// exemptPod returns the UID of the pod whose claims do not exclude the launcher: its own. A former
-// launcher has none, because it yields to a new container of its own pod.
+// exemptPod returns the UID of the launcher's pod, which claims the domain for this launcher. A
+// former launcher has none, because it yields to a new container of its own pod.
 func (s *Supervisor) exemptPod(t *managedTie) string {
 	if !s.isCurrent(t) {
 		return ""

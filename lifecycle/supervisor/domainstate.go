@@ -15,8 +15,8 @@ import (
 // explainTimeout bounds the wait for libvirt's reason of an end.
 const explainTimeout = 15 * time.Second
 
-// explainEnd asks libvirt in the background for the reason of a domain's end. Nobody waits for that
-// in the fence.
+// explainEnd asks libvirt in the background for the reason of a domain's end. The fence does not
+// need the reason.
 func (s *Supervisor) explainEnd(t *managedTie, end tie.DomainEnd) {
 	if s.Terms.ProofOnly {
 		return

@@ -121,7 +121,7 @@ func (n *node) endFaults() {
 	n.Reconciled()
 }
 
-// survivor describes a VM process whose launchers have all ended.
+// survivor describes a VM process after the end of all its launchers.
 func (n *node) survivor() string {
 	for _, vm := range n.vms {
 		ended := vm.of != nil && vm.of.ended ||

@@ -190,9 +190,9 @@ func (s *Supervisor) verifyDomain(ctx context.Context, result *scanResult, c dom
 	}
 }
 
-// findStartingDomains finds processes that libvirt has made for a domain and that do not execute an
-// emulator yet. libvirt records the pid of its child, places and labels the child, and then lets it
-// execute the emulator.
+// findStartingDomains finds libvirt's processes for domains before they execute an emulator.
+// libvirt records the pid of its child, places and labels the child, and then lets it execute the
+// emulator.
 func (s *Supervisor) findStartingDomains(
 	ctx context.Context, result *scanResult, request scanRequest, all []Tracked,
 	running []tie.Domain,

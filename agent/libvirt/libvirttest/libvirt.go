@@ -1,5 +1,5 @@
 // Package libvirttest runs libvirt for tests of the agent. Its domains are in the PID namespace of
-// the test, as those of a node are in the agent's.
+// the test: the agent shares one with a node's domains, too.
 package libvirttest
 
 import (
